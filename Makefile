@@ -1,0 +1,71 @@
+# Needs Python 3.11 (or newer), make, bash and the package index; everything else lives in .venv.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+# interpreters to try, in order; `make setup PYTHON=/path/to/python` chooses another
+PYTHON ?= python3.11 python3
+# more arguments for pytest, e.g. `make test PYTEST_ARGS="-n auto"`
+PYTEST_ARGS ?=
+
+.PHONY: help setup demo test test-slow lint format bench clean
+
+help: ## print the targets
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) \
+	  | while IFS='|' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
+
+setup: $(STAMP) ## create .venv with the tested versions of everything
+
+# The constraint variables make pip pin the isolated build environment as well (old and new pip).
+# The package index answers 429 to bursts of requests, so a failed installation is tried again.
+$(STAMP): pyproject.toml constraints.txt
+	@if ! $(PY) -m pip --version >/dev/null 2>&1; then \
+	  python=; \
+	  for p in $(PYTHON); do \
+	    if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$p; break; fi; \
+	  done; \
+	  if [ -z "$$python" ]; then echo 'setup: no Python 3.11 or newer among: $(PYTHON)' >&2; exit 1; fi; \
+	  echo "setup: creating $(VENV) with $$("$$python" --version)"; \
+	  "$$python" -m venv --clear $(VENV); \
+	fi
+	@echo 'setup: installing (a few minutes the first time)'
+	@export PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1; \
+	for wait in 15 45 0; do \
+	  if $(PY) -m pip install --progress-bar off -e '.[dev]' -c constraints.txt 2>$(VENV)/pip.log \
+	      | sed -unE 's/^Collecting ([^ ]+).*/  \1/p; s/^Processing .*\/([^/ ]+)\.whl.*/  \1/p; s/^Installing collected.*/setup: unpacking/p'; then \
+	    touch $@; echo 'setup: done'; exit 0; \
+	  fi; \
+	  cat $(VENV)/pip.log >&2; \
+	  if [ $$wait -gt 0 ]; then echo "setup: failed, trying again in $$wait s" >&2; sleep $$wait; fi; \
+	done; \
+	echo 'setup: the installation failed' >&2; exit 1
+
+demo: $(STAMP) ## run the demonstration
+	@$(PY) examples/demo.py
+
+test: lint ## lint, type check, and run the tests
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+test-slow: $(STAMP) ## run the slow tests only
+	$(PY) -m pytest -m slow $(PYTEST_ARGS)
+
+lint: $(STAMP) ## ruff check, ruff format --check, mypy
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format: $(STAMP) ## sort imports, apply safe fixes, format
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: $(STAMP) ## time and memory of the attentions
+	@$(PY) benchmarks/attention.py
+
+clean: ## remove .venv, caches and build products
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

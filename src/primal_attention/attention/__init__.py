@@ -1,0 +1,21 @@
+"""Every attention mechanism behind one interface."""
+
+from .primal import PrimalAttention, PrimalState, fold_
+from .registry import (
+    AttentionInfo,
+    attention_info,
+    available_attentions,
+    make_attention,
+    register,
+)
+
+__all__ = [
+    "AttentionInfo",
+    "PrimalAttention",
+    "PrimalState",
+    "attention_info",
+    "available_attentions",
+    "fold_",
+    "make_attention",
+    "register",
+]

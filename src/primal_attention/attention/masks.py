@@ -1,0 +1,65 @@
+"""Masks in torch's conventions, checked once and brought to one form."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def padding_mask(mask: Tensor | None, batch: int, length: int, *, batched: bool) -> Tensor | None:
+    """The key padding mask as (B, M) bool, True = ignore.
+
+    A float mask must hold only 0 (keep) and -inf (ignore): a finite bias per key has no meaning for
+    attentions without an N x N matrix, and would be dropped silently.
+    """
+    if mask is None:
+        return None
+    expected = (batch, length) if batched else (length,)
+    if tuple(mask.shape) != expected:
+        raise ValueError(f"key_padding_mask has shape {tuple(mask.shape)}; expected {expected}")
+    if mask.dtype != torch.bool:
+        if not mask.is_floating_point():
+            raise TypeError(
+                f"key_padding_mask has dtype {mask.dtype}; expected torch.bool (True = ignore) or "
+                "a floating type (0 = keep, -inf = ignore)"
+            )
+        ignore = mask == -torch.inf
+        if not torch.compiler.is_compiling() and not bool((ignore | (mask == 0)).all()):
+            odd = mask[~(ignore | (mask == 0))][0].item()
+            raise ValueError(
+                f"key_padding_mask holds {odd}; expected only 0 (keep) and -inf (ignore)"
+            )
+        mask = ignore
+    return mask if batched else mask.unsqueeze(0)
+
+
+def check_attention_mask(
+    attn_mask: Tensor | None, is_causal: bool, *, causal: bool, queries: int, keys: int
+) -> None:
+    """Accept only what the layer does anyway: nothing masked, or the causal mask if it is causal."""
+    if is_causal and not causal:
+        raise ValueError(
+            "is_causal=True was asked of a layer built with causal=False; "
+            "expected a layer built with causal=True"
+        )
+    if attn_mask is None or (is_causal and causal):  # is_causal vouches for the mask, as in torch
+        return
+    if attn_mask.shape[-2:] != (queries, keys):
+        raise ValueError(
+            f"attn_mask has shape {tuple(attn_mask.shape)}; expected (..., {queries}, {keys})"
+        )
+    if torch.compiler.is_compiling():
+        raise ValueError(
+            "attn_mask cannot be inspected inside a compiled graph; expected None, or is_causal=True "
+            "with a layer built with causal=True"
+        )
+    hidden = attn_mask if attn_mask.dtype == torch.bool else attn_mask == -torch.inf
+    finite_bias = attn_mask.is_floating_point() and bool(attn_mask[~hidden].any())
+    future = torch.ones(queries, keys, dtype=torch.bool, device=hidden.device).triu(1)
+    wanted = future if causal else torch.zeros_like(future)
+    if finite_bias or not bool((hidden == wanted).all()):
+        what = "the causal mask" if causal else "None or a mask that hides nothing"
+        raise ValueError(
+            "attn_mask hides or weights single pairs of positions, which an attention without an "
+            f"N x N matrix cannot honour; expected {what} (causal={causal})"
+        )

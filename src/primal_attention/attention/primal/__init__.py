@@ -1,0 +1,8 @@
+"""Primal-Attention: `layer.py` is the module, `compute.py` one call of it, `plain.py` the readable
+truth, `steps.py` with `given.py` and `tied.py` the hand-written passes."""
+
+from .fold import fold_
+from .layer import PrimalAttention
+from .stream import PrimalState
+
+__all__ = ["PrimalAttention", "PrimalState", "fold_"]

@@ -1,0 +1,92 @@
+"""The rows F_X that carry a sequence into data-dependent weights (spec: `W_e|X = F_X^T W_e`).
+
+Anchors stand among the VALID positions only, so padding never enters, and rows repeat where a
+sequence has fewer valid positions than there are anchors: one layer serves every length.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def sampled_positions(length: Tensor, n: int) -> Tensor:
+    """`round(linspace(0, L - 1, n))` for every L of length (B,), as (B, n), in exact integers.
+
+    Ties round to even. An empty sequence gets position 0.
+    """
+    steps = max(n - 1, 1)
+    along = torch.arange(n, device=length.device) * (length - 1).clamp(min=0).unsqueeze(-1)
+    whole, twice = along // steps, 2 * (along % steps)
+    return whole + (twice > steps).long() + ((twice == steps) & (whole % 2 == 1)).long()
+
+
+def valid_positions(ignore: Tensor) -> Tensor:
+    """The valid positions of every sample in order, then the ignored ones: (B, N)."""
+    return torch.sort(ignore.long(), dim=-1, stable=True).indices
+
+
+def sample_anchors(x: Tensor, ignore: Tensor | None, n: int) -> tuple[Tensor, Tensor]:
+    """n evenly spaced valid rows of x (B, N, d): returns x itself and rows (B, n, d).
+
+    The x that is returned must be used in place of the argument: in the backward pass the few rows'
+    gradient is then added into the gradient of x instead of into a second tensor of its size.
+    """
+    batch, length, width = x.shape
+    if ignore is None:
+        full = torch.full((1,), length, device=x.device)
+        at = sampled_positions(full, n).expand(batch, n)
+    else:
+        among_valid = sampled_positions((~ignore).sum(-1), n)
+        at = valid_positions(ignore).gather(1, among_valid)
+    if torch.compiler.is_compiling() or not (x.requires_grad and torch.is_grad_enabled()):
+        return x, x.gather(1, at.unsqueeze(-1).expand(-1, -1, width))
+    x, rows = _Rows.apply(x, at)
+    return x, rows
+
+
+class _Rows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(at)
+        return x.view_as(x), x.gather(1, at.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, g_rows: Tensor) -> tuple[Tensor, None]:
+        (at,) = ctx.saved_tensors
+        index = at.unsqueeze(-1).expand_as(g_rows)
+        # With create_graph the gradient may be shared; otherwise it was made for this node alone.
+        if torch.is_grad_enabled():
+            return g.scatter_add(1, index, g_rows), None
+        return g.scatter_add_(1, index, g_rows), None
+
+
+def mean_anchors(x: Tensor, ignore: Tensor | None, n: int) -> Tensor:
+    """Means of n equal segments of the valid rows of x (B, N, d): (B, n, d).
+
+    Segment i holds the valid positions j with `floor(j k / L) = floor(i k / n)`, `k = min(n, L)`:
+    consecutive, all positions used once, sizes equal up to one; for L < n single rows repeat.
+    """
+    batch, length, width = x.shape
+    if ignore is None:
+        rank = torch.arange(length, device=x.device).expand(batch, length)
+        valid_length = torch.full((batch,), length, device=x.device)
+    else:
+        valid = ~ignore
+        rank = valid.cumsum(-1) - 1
+        valid_length = valid.sum(-1)
+    count = valid_length.clamp(min=1).unsqueeze(-1)  # (B, 1)
+    segments = count.clamp(max=n)
+    segment = (rank * segments) // count  # (B, N)
+    if ignore is not None:
+        segment = segment.masked_fill(ignore, n)  # a bin of its own, dropped below
+    index = segment.unsqueeze(-1).expand(-1, -1, width)
+    sums = x.new_zeros(batch, n + 1, width).scatter_add(1, index, x)
+    sizes = x.new_zeros(batch, n + 1).scatter_add(
+        1, segment, torch.ones_like(segment, dtype=x.dtype)
+    )
+    means = sums[:, :n] / sizes[:, :n].clamp(min=1).unsqueeze(-1)
+    chosen = torch.arange(n, device=x.device) * segments // n  # (B, n)
+    return means.gather(1, chosen.unsqueeze(-1).expand(-1, -1, width))

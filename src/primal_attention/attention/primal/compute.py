@@ -1,0 +1,255 @@
+"""One call of a primal layer: which projections, which path, what to remember for the objective."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...ksvd.features import Cosine
+from ...ksvd.ledger import Entry
+from ...ksvd.objective import trace_term
+from ..inputs import Sequences
+from . import plain
+from .anchors import mean_anchors, sample_anchors
+from .given import attend_given
+from .running import running_mean
+from .stream import PrimalState
+from .tied import attend_tied
+
+if TYPE_CHECKING:
+    from .layer import PrimalAttention
+
+
+class Maps(NamedTuple):
+    """Linear maps of a layer: queries and keys (2d, d), and scores to output (d, 2h * s)."""
+
+    w_in: Tensor
+    b_in: Tensor | None
+    w_out: Tensor
+    b_out: Tensor
+
+
+class Result(NamedTuple):
+    out: Tensor  # (B, N, d)
+    energy: Tensor | None  # (B, z, h, s): sums of squared e over queries, of squared r over keys
+    tied: Tensor | None = None  # (B, z, h, s, m): tied projections, for the trace in J
+    state: PrimalState | None = None
+
+
+def attend(
+    layer: PrimalAttention, call: Sequences, state: PrimalState | None, *, record: bool
+) -> tuple[Tensor, PrimalState | None]:
+    """The output (B, N, d), and in causal layers with a given state the state after it."""
+    device = call.x.device.type
+    dtype = call.x.dtype
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+    record = record and not torch.compiler.is_exporting()
+    x = call.x.to(dtype)
+    call = call._replace(x=x, y=x if call.is_self else call.y.to(dtype))
+    with torch.autocast(device, enabled=False):
+        maps = layer.maps(dtype)
+        if layer.causal:
+            result = _causal(layer, maps, call, state, record)
+        elif layer.weights == "tied":
+            result = _tied(layer, maps, call, record)
+        else:
+            result = _given(layer, maps, call, record)
+        out = result.out
+        if not call.is_self and call.ignore is not None:  # a sample without any valid key
+            out = out.masked_fill(call.ignore.all(-1)[:, None, None], 0.0)
+        if record:
+            out = layer.ledger.record(out, _entry(layer, call, result))
+    return out, result.state
+
+
+def is_fast(layer: PrimalAttention) -> bool:
+    """Whether the hand-written passes may serve: eager, cosine features, no function transform."""
+    return (
+        layer.fast
+        and isinstance(layer.feature_map, Cosine)
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+    )
+
+
+def _dropout(layer: PrimalAttention) -> float:
+    return layer.dropout if layer.training else 0.0
+
+
+# -- data-dependent and free weights ---------------------------------------------------------------
+
+
+def _given(layer: PrimalAttention, maps: Maps, call: Sequences, want_energy: bool) -> Result:
+    if layer.anchors is None:
+        return _evaluate(layer, maps, call, layer.projections(call.x.dtype)[None], want_energy)
+    if layer.anchor_rule == "mean":
+        rows = mean_anchors(plain.hide(call.y, call.ignore), call.ignore, layer.anchors)
+    else:
+        y, rows = sample_anchors(call.y, call.ignore, layer.anchors)
+        call = call._replace(x=y if call.is_self else call.x, y=y)
+    if call.ignore is not None:  # no valid position: whatever was sampled does not count
+        rows = rows.masked_fill(call.ignore.all(-1)[:, None, None], 0.0)
+    return _evaluate(layer, maps, call, data_projections(layer, rows), want_energy)
+
+
+def data_projections(layer: PrimalAttention, rows: Tensor) -> Tensor:
+    """`W_e|X = F_X^T W_e` of anchor rows (B, n, d), transposed: (B, z, h, s, p)."""
+    f = rows.unflatten(-1, (layer.num_heads, layer.head_dim)).transpose(1, 2)  # (B, h, n, p)
+    return layer.projections(rows.dtype) @ f.unsqueeze(1)
+
+
+def _evaluate(
+    layer: PrimalAttention,
+    maps: Maps,
+    call: Sequences,
+    projections: Tensor,
+    want_energy: bool,
+    key_sum: Tensor | None = None,
+) -> Result:
+    """Scores and output for given projections (B or 1, z, h, s, m)."""
+    hidden = call.ignore if call.is_self else None
+    if is_fast(layer):
+        identity = layer.folded == "features" and not torch.is_grad_enabled()
+        weights = None if identity else projections.flatten(1, 2)
+        out, energy = attend_given(
+            call.x, hidden, maps.w_in, maps.b_in, weights, maps.w_out, maps.b_out,
+            sides=2 * layer.num_heads, dropout=_dropout(layer), want_energy=want_energy,
+        )  # fmt: skip
+        energy = None if energy is None else energy.unflatten(1, (2, -1))
+        phi_keys = None
+    else:
+        phi = plain.features(plain.hide(call.x, hidden), maps.w_in, maps.b_in, layer.feature_map)
+        phi_keys = phi if call.is_self else None
+        if layer.feature_map.positive and key_sum is None:
+            phi_keys = phi if call.is_self else _key_features(layer, maps, call)
+            key_sum = plain.hide_features(phi_keys, call.ignore)[:, 1].sum(-2)
+        scores = plain.given_scores(phi, projections.mT, hidden, key_sum)
+        out = plain.output(scores, hidden, maps.w_out, maps.b_out, _dropout(layer))
+        energy = plain.energy(scores) if want_energy else None
+    if energy is not None and not call.is_self:  # J takes r at the keys, not at the queries
+        phi_keys = _key_features(layer, maps, call) if phi_keys is None else phi_keys
+        at_keys = plain.given_scores(phi_keys, projections.mT, call.ignore, key_sum)
+        energy = torch.stack([energy[:, 0], plain.energy(at_keys)[:, 1]], dim=1)
+    return Result(out, energy)
+
+
+def _key_features(layer: PrimalAttention, maps: Maps, call: Sequences) -> Tensor:
+    y = plain.hide(call.y, call.ignore)
+    return plain.features(y, maps.w_in, maps.b_in, layer.feature_map)
+
+
+# -- tied weights ----------------------------------------------------------------------------------
+
+
+def _tied(layer: PrimalAttention, maps: Maps, call: Sequences, want_energy: bool) -> Result:
+    scale = 1.0 / _count(call.y, call.ignore).clamp(min=1).to(call.y.dtype)
+    w_dual = layer.dual_weight.to(call.y.dtype)
+    if call.is_self and is_fast(layer):
+        out, energy, weights = attend_tied(
+            call.x, call.ignore, scale, maps.w_in, maps.b_in, w_dual, maps.w_out, maps.b_out,
+            sides=2 * layer.num_heads, dropout=_dropout(layer), want_energy=want_energy,
+        )  # fmt: skip
+        energy = None if energy is None else energy.unflatten(1, (2, -1))
+        return Result(out, energy, weights.unflatten(1, (2, -1)))
+    phi_keys = plain.hide_features(_key_features(layer, maps, call), call.ignore)
+    dual = plain.duals(plain.hide(call.y, call.ignore), w_dual, layer.num_heads)
+    weights = plain.tied_weights(phi_keys, dual, scale)  # (B, z, h, m, s)
+    if not layer.feature_map.positive:
+        result = _evaluate(layer, maps, call, weights.mT, want_energy)
+        return result._replace(tied=weights.mT)
+    sums = phi_keys.sum(-2) * scale[:, None, None, None]
+    phi = phi_keys
+    if not call.is_self:
+        phi = plain.features(call.x, maps.w_in, maps.b_in, layer.feature_map)
+    scores = plain.tied_scores(phi, weights, sums)
+    hidden = call.ignore if call.is_self else None
+    out = plain.output(scores, hidden, maps.w_out, maps.b_out, _dropout(layer))
+    energy = None
+    if want_energy:
+        at_keys = scores if call.is_self else plain.tied_scores(phi_keys, weights, sums)
+        energy = torch.stack([plain.energy(scores)[:, 0], plain.energy(at_keys)[:, 1]], dim=1)
+    return Result(out, energy, weights.mT)
+
+
+# -- causal ----------------------------------------------------------------------------------------
+
+
+def _causal(
+    layer: PrimalAttention,
+    maps: Maps,
+    call: Sequences,
+    state: PrimalState | None,
+    want_energy: bool,
+) -> Result:
+    state = layer.init_state(call.x.shape[0]) if state is None else state
+    run = _causal_tied if layer.weights == "tied" else _causal_free
+    return run(layer, maps, call, state, want_energy)
+
+
+def _causal_free(
+    layer: PrimalAttention, maps: Maps, call: Sequences, state: PrimalState, want_energy: bool
+) -> Result:
+    """Queries and keys are replaced by their running means (appendix, figure 3)."""
+    valid = None if call.ignore is None else ~call.ignore
+    mean, total, count = running_mean(call.x, valid, state.sums.to(call.x.dtype), state.count)
+    call = call._replace(x=mean, y=mean)
+    key_sum = None
+    if state.key_sum is not None:
+        phi_k = plain.hide_features(_key_features(layer, maps, call), call.ignore)[:, 1]
+        key_sum = phi_k.cumsum(-2) + state.key_sum.to(phi_k.dtype).unsqueeze(2)
+    projections = layer.projections(call.x.dtype)[None]
+    result = _evaluate(layer, maps, call, projections, want_energy, key_sum)
+    last = None if key_sum is None else key_sum[:, :, -1]
+    return result._replace(state=PrimalState(total, count, last))
+
+
+def _causal_tied(
+    layer: PrimalAttention, maps: Maps, call: Sequences, state: PrimalState, want_energy: bool
+) -> Result:
+    """The sums over j <= i, by a chunked scan."""
+    positive = layer.feature_map.positive
+    x = plain.hide(call.x, call.ignore)
+    phi = plain.features(x, maps.w_in, maps.b_in, layer.feature_map)
+    phi = plain.hide_features(phi, call.ignore)
+    dual = plain.duals(x, layer.dual_weight.to(x.dtype), layer.num_heads)
+    steps = torch.ones(x.shape[:2], dtype=torch.long, device=x.device)
+    if call.ignore is not None:
+        steps = (~call.ignore).long()
+    counts = state.count.unsqueeze(-1) + steps.cumsum(-1)
+    scores, sums = plain.causal_tied_scores(phi, dual, counts, positive, state.sums.to(x.dtype))
+    out = plain.output(scores, call.ignore, maps.w_out, maps.b_out, _dropout(layer))
+    energy = plain.energy(scores) if want_energy else None
+    scale = 1.0 / counts[:, -1].clamp(min=1).to(x.dtype)
+    weights = sums[..., : layer.rank] * scale[:, None, None, None, None]
+    after = PrimalState(sums, counts[:, -1], None)
+    return Result(out, energy, weights.mT, after)
+
+
+# -- the objective ---------------------------------------------------------------------------------
+
+
+def _count(y: Tensor, ignore: Tensor | None) -> Tensor:
+    """(B,): the number of valid positions."""
+    if ignore is None:
+        return torch.full((y.shape[0],), y.shape[1], device=y.device)
+    return (~ignore).sum(-1)
+
+
+def _entry(layer: PrimalAttention, call: Sequences, result: Result) -> Entry:
+    """What J needs of this forward (equation 11)."""
+    energy = result.energy
+    if energy is None:
+        raise RuntimeError("a forward without energies cannot be recorded")
+    lam = layer.sqrt_lambda.to(energy.dtype).square()
+    energies = (energy * lam).sum(-1).transpose(0, 1)  # (z, B, h)
+    if result.tied is None:
+        trace = trace_term(layer.w_e, layer.w_r).to(energy.dtype).expand_as(energies[0])
+    else:
+        trace = trace_term(result.tied[:, 0], result.tied[:, 1]).to(energy.dtype)
+    terms = torch.cat([energies, trace.unsqueeze(0)])
+    count_r = _count(call.y, call.ignore)
+    count_e = count_r if call.is_self else _count(call.x, None)
+    return Entry(terms, count_e, count_r)

@@ -1,0 +1,291 @@
+"""Primal-Attention as a module with the calling convention of nn.MultiheadAttention."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ...ksvd.factors import KernelFactors
+from ...ksvd.features import FeatureMap, make_feature_map
+from ...ksvd.ledger import Ledger
+from ...ksvd.objective import Positions
+from ...ksvd.problem import KSVDProblem
+from ..inputs import Sequences, arrange
+from ..masks import check_attention_mask
+from ..registry import register
+from . import dual
+from .compute import Maps, attend
+from .options import AnchorRule, Weights, check_options
+from .stream import PrimalState
+
+
+@register(
+    "primal",
+    paper="Chen, Tao, Tonin, Suykens: Primal-Attention, NeurIPS 2023",
+    cost="O(N p s)",
+    causal=True,
+    cross=True,
+    streaming=True,
+    any_length=True,
+)
+class PrimalAttention(nn.Module):
+    """Self- or cross-attention as an asymmetric kernel SVD in the primal: linear in the length.
+
+    Per head (width p = embed_dim / num_heads), with features phi of queries and keys,
+
+        e(x) = W_e|X^T phi_q(x)    r(x) = W_r|X^T phi_k(x)    o(x) = W_c [e(x); r(x)]        (9)
+
+    then heads are concatenated and projected. `rank` is s, the number of directions. The kinds of
+    weights:
+
+    - `"data"`: `W_e|X = F_X^T W_e` with F_X the head's slice of `anchors` rows of the sequence
+      (default `rank * rank_multi`; `anchor_rule` "sample" takes evenly spaced valid rows, "mean"
+      the means of equal segments). Not permutation-equivariant: anchors are tied to positions.
+    - `"free"`: `W_e|X = W_e`. Output i depends on x_i alone (with `causal=True`: on the running
+      mean up to i), and not on the context in cross-attention: other layers must mix.
+    - `"tied"`: the KKT conditions (14) as parameterisation, `W_e|X = c sum_j phi_k(x_j) (V_r x_j)^T`
+      and `W_r|X = c sum_i phi_q(x_i) (V_e x_i)^T`, c = 1 / length. Every position mixes with every
+      other; permutation-equivariant; beyond the paper.
+
+    In training mode each forward records what `ksvd_loss` needs. `Lambda = diag(sqrt_lambda^2)`.
+    Dropout acts on the scores [e; r], not on the objective. Set `layer.fast = False` to use the
+    plain differentiable operations everywhere, e.g. for second derivatives.
+    """
+
+    fast: bool = True
+    folded: Literal["scores", "features"] | None = None  # see fold.py
+    folded_projections: Tensor
+    folded_w_out: Tensor
+    folded_b_out: Tensor
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        rank: int,
+        weights: Weights = "data",
+        anchors: int | None = None,
+        rank_multi: int = 10,
+        anchor_rule: AnchorRule = "sample",
+        causal: bool = False,
+        feature_map: str | FeatureMap = "cosine",
+        bias: bool = True,
+        dropout: float = 0.0,
+        batch_first: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        check_options(
+            embed_dim, num_heads, rank, weights, anchors, rank_multi, anchor_rule, causal, dropout
+        )
+        self.embed_dim, self.num_heads, self.rank = embed_dim, num_heads, rank
+        self.head_dim = embed_dim // num_heads
+        self.weights, self.anchor_rule, self.causal = weights, anchor_rule, causal
+        self.anchors = (anchors or rank * rank_multi) if weights == "data" else None
+        self.dropout, self.batch_first = dropout, batch_first
+        # torch's encoder layers read this: False keeps their fused softmax path away from us.
+        self._qkv_same_embed_dim = False
+        factory = {"device": device, "dtype": dtype}
+        self.feature_map = make_feature_map(feature_map, self.head_dim, **factory)
+        features = self.feature_map.output_dim
+        if weights == "data" and features != self.head_dim:
+            raise ValueError(
+                f'the feature map has {features} features; weights="data" expects head_dim = '
+                f"{self.head_dim}, the width of the rows in F_X"
+            )
+
+        def new(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(*shape, **factory))
+
+        self.in_proj_weight = new(2 * embed_dim, embed_dim)  # W_q, then W_k
+        self.in_proj_bias = new(2 * embed_dim) if bias else None
+        if weights == "tied":
+            self.dual_weight = new(2 * num_heads * rank, embed_dim)  # V_e, then V_r
+        else:
+            rows = self.anchors if self.anchors is not None else features
+            self.w_e = new(num_heads, rows, rank)
+            self.w_r = new(num_heads, rows, rank)
+        self.sqrt_lambda = new(num_heads, rank)
+        self.concat = nn.Linear(2 * rank, self.head_dim, bias=bias, **factory)  # W_c
+        self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, **factory)
+        self.ledger = Ledger()
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Xavier projections, orthogonal W_e and W_r per head, Lambda^{1/2} uniform in (0, 1)."""
+        for half in self.in_proj_weight.chunk(2):
+            nn.init.xavier_uniform_(half)
+        if self.weights == "tied":
+            for half in self.dual_weight.chunk(2):
+                nn.init.xavier_uniform_(half)
+        else:
+            for head in (*self.w_e, *self.w_r):
+                nn.init.orthogonal_(head)
+        nn.init.uniform_(self.sqrt_lambda)
+        self.concat.reset_parameters()
+        self.out_proj.reset_parameters()
+        for bias in (self.in_proj_bias, self.out_proj.bias):
+            if bias is not None:
+                nn.init.zeros_(bias)
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = False,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend from query (B, N, d) to key (B, M, d); returns the output (B, N, d) and, with
+        need_weights, the induced kernel K (B, N, M), or (B, h, N, M) without the average.
+
+        key_padding_mask (B, M): True or -inf marks keys to ignore. In self-attention ignored
+        positions give zero rows; so do all queries of a sample without any valid key.
+        """
+        call = self._arrange(query, key, value, key_padding_mask)
+        check_attention_mask(
+            attn_mask, is_causal, causal=self.causal, queries=call.x.shape[1], keys=call.y.shape[1]
+        )
+        if self.folded and self.training:
+            raise RuntimeError("a folded layer is for inference only; expected model.eval()")
+        out, _ = attend(self, call, None, record=self.training)
+        if not need_weights:
+            return call.restore(out), None
+        kernel = dual.kernel(self, call)  # (B, h, N, M)
+        kernel = kernel.mean(1) if average_attn_weights else kernel
+        return call.restore(out), kernel if call.batched else kernel.squeeze(0)
+
+    def init_state(self, batch_size: int) -> PrimalState:
+        """The state of a stream before its first token; causal layers only."""
+        self._expect_causal("init_state")
+        at = {"device": self.in_proj_weight.device, "dtype": self.in_proj_weight.dtype}
+        count = torch.zeros(batch_size, dtype=torch.long, device=at["device"])
+        features = self.feature_map.output_dim
+        positive = self.feature_map.positive
+        if self.weights == "tied":
+            shape = (batch_size, 2, self.num_heads, features, self.rank + positive)
+            return PrimalState(torch.zeros(shape, **at), count, None)
+        key_sum = torch.zeros(batch_size, self.num_heads, features, **at) if positive else None
+        return PrimalState(torch.zeros(batch_size, self.embed_dim, **at), count, key_sum)
+
+    def prefill(
+        self,
+        x: Tensor,
+        key_padding_mask: Tensor | None = None,
+        state: PrimalState | None = None,
+    ) -> tuple[Tensor, PrimalState]:
+        """A causal forward over x that goes on from a state and returns the state after it."""
+        self._expect_causal("prefill")
+        call = self._arrange(x, None, None, key_padding_mask)
+        before = self.init_state(call.x.shape[0]) if state is None else state
+        before.check_batch(call.x.shape[0])
+        out, after = attend(self, call, before, record=False)
+        return call.restore(out), after
+
+    def step(self, x_t: Tensor, state: PrimalState) -> tuple[Tensor, PrimalState]:
+        """One token x_t (B, d) or (B, 1, d): its output and the next state, in O(1)."""
+        if x_t.dim() == 3 and x_t.shape[1] == 1:
+            out, state = self.step(x_t.squeeze(1), state)
+            return out.unsqueeze(1), state
+        if x_t.dim() != 2:
+            raise ValueError(
+                f"x_t has shape {tuple(x_t.shape)}; expected (batch, {self.embed_dim}) or "
+                f"(batch, 1, {self.embed_dim})"
+            )
+        rows = x_t.unsqueeze(1) if self.batch_first else x_t.unsqueeze(0)
+        out, state = self.prefill(rows, state=state)
+        return out.squeeze(1 if self.batch_first else 0), state
+
+    # -- the dual view ---------------------------------------------------------------------------
+
+    def factors(
+        self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
+    ) -> KernelFactors:
+        """The induced kernel K = A B^T (B, h, N, M) without forming it."""
+        return dual.factors(self, self._arrange(query, key, None, key_padding_mask))
+
+    def ksvd_problem(
+        self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
+    ) -> KSVDProblem:
+        """The KSVD problem (6) of this layer on given sequences, per sample and head."""
+        return dual.problem(self, self._arrange(query, key, None, key_padding_mask))
+
+    def init_ksvd_(
+        self,
+        query: Tensor,
+        key_padding_mask: Tensor | None = None,
+        *,
+        positions: Positions = "mean",
+    ) -> None:
+        """Start at the exact KSVD of one batch: J = 0 and the KKT conditions hold on it.
+
+        `positions` is how Lambda will be trained, as in `ksvd_loss`.
+        """
+        dual.init_ksvd_(self, self._arrange(query, None, None, key_padding_mask), positions)
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def maps(self, dtype: torch.dtype) -> Maps:
+        """The layer's linear maps in the type of the computation.
+
+        W_c and the output projection are one linear map of the scores: w_out (d, 2h * s).
+        """
+        w_in = self.in_proj_weight.to(dtype)
+        b_in = None if self.in_proj_bias is None else self.in_proj_bias.to(dtype)
+        if self.folded:
+            return Maps(w_in, b_in, self.folded_w_out.to(dtype), self.folded_b_out.to(dtype))
+        out = self.out_proj.weight.to(dtype).unflatten(1, (self.num_heads, self.head_dim))
+        concat = self.concat.weight.to(dtype).unflatten(1, (2, self.rank))
+        w_out = torch.einsum("ohp,pzs->ozhs", out, concat).flatten(1)
+        b_out = w_out.new_zeros(self.embed_dim)
+        if self.concat.bias is not None:
+            b_out = out.sum(1) @ self.concat.bias.to(dtype) + self.out_proj.bias.to(dtype)
+        return Maps(w_in, b_in, w_out, b_out)
+
+    def projections(self, dtype: torch.dtype) -> Tensor:
+        """The parameters W_e and W_r, transposed: (2, h, s, n)."""
+        if self.folded:
+            return self.folded_projections.to(dtype)
+        return torch.stack([self.w_e, self.w_r]).to(dtype).mT
+
+    def _arrange(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        key_padding_mask: Tensor | None,
+    ) -> Sequences:
+        call, _ = arrange(
+            query, key, value, key_padding_mask,
+            embed_dim=self.embed_dim, dtype=self.in_proj_weight.dtype,
+            batch_first=self.batch_first, has_values=False,
+        )  # fmt: skip
+        if self.causal and not call.is_self:
+            raise ValueError(
+                "a causal layer was given a key that is not the query; expected self-attention"
+            )
+        return call
+
+    def _expect_causal(self, name: str) -> None:
+        if not self.causal:
+            raise ValueError(f"{name} needs a state; expected a layer built with causal=True")
+
+    def extra_repr(self) -> str:
+        kind = f"weights={self.weights!r}"
+        if self.anchors is not None:
+            kind += f", anchors={self.anchors}, anchor_rule={self.anchor_rule!r}"
+        if self.folded:
+            kind += f", folded={self.folded!r}"
+        return (
+            f"{self.embed_dim}, {self.num_heads}, rank={self.rank}, {kind}, causal={self.causal}, "
+            f"dropout={self.dropout}"
+        )

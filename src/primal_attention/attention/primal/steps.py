@@ -1,0 +1,251 @@
+"""The steps of the hand-written forward and backward passes, one piece of positions at a time.
+
+`plain.py` states the same mathematics in ordinary differentiable operations and is the truth that
+the two functions built from these steps (`given.py`, `tied.py`) are tested against. What makes the
+difference:
+
+- *Channels first.* Queries and keys are produced as (G, 2h * p, m), straight from the product
+  `W x^T`. Every head of every sample is then one block of a uniformly strided batch: no head is
+  copied into another layout, and all element-wise work runs along contiguous rows.
+- *Norms on the small side.* `phi(q) = q / |q|` is never formed. The scores `W^T q` have only s
+  rows per head and are divided by `|q|` instead; going back,
+  `dq = W du - (<ds, s> / |q|^2) q` with `du = ds / |q|`.
+- *Pieces.* Temporaries are as long as a piece and reused, so they stay in the cache; when no
+  gradient is wanted, nothing of length N is kept besides the output.
+- *The objective for free.* The sums of squared scores, all that `J` needs of the sequence, are
+  taken while the scores are in the cache.
+
+A layer has 2h *sides*: the h query sides (scores e), then the h key sides (scores r). A piece is
+seen as G groups of m positions: a group a sample, or one group where all samples share weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .pieces import Piece, Store, pieces
+
+NORM_FLOOR = 1e-24  # squared norm at or below which a row counts as zero, as in ksvd.features
+
+
+class Steps:
+    """One pass over x (B, N, d) with the weights of one layer.
+
+    ignore: (B, N) bool or None; True positions take no part and give zero rows.
+    w_in (2d, d), b_in (2d) or None: queries and keys. w_out (d, 2h * s): the concatenation weight
+    W_c folded into the output projection. `buffers` are those of an earlier pass, for going back.
+    Projections are kept transposed, (B or 1, 2h, s, p): the products run up to a third faster so.
+    """
+
+    def __init__(
+        self,
+        x: Tensor,
+        ignore: Tensor | None,
+        w_in: Tensor,
+        b_in: Tensor | None,
+        w_out: Tensor,
+        *,
+        sides: int,
+        shared: bool,
+        dropout: float = 0.0,
+        keep_all: bool = True,
+        buffers: Sequence[Tensor | None] = (None, None, None, None),
+    ) -> None:
+        self.x, self.ignore, self.w_in, self.b_in, self.w_out = x, ignore, w_in, b_in, w_out
+        self.sides, self.shared, self.dropout = sides, shared, dropout
+        self.head_dim, self.rank = w_in.shape[0] // sides, w_out.shape[1] // sides
+        self.wide = x.dtype if x.dtype == torch.float64 else torch.float32
+        width, n_scores = w_in.shape[0], w_out.shape[1]
+        self.pieces = list(pieces(x, width + n_scores))
+        self.keep_all = keep_all
+        self.qk = self.store(width, whole=keep_all, data=buffers[0])
+        self.inverse = self.store(sides, whole=keep_all, dtype=self.wide, data=buffers[1])
+        self.scores = self.store(n_scores, whole=keep_all, data=buffers[2])
+        self.keep = self.store(n_scores, whole=keep_all, data=buffers[3]) if dropout else None
+        self.work = self.store(width, dtype=self.wide)
+        if buffers[0] is not None:  # going back
+            self.w_in_transposed = w_in.t().contiguous()
+            self.product = self.store(n_scores) if x.dtype == self.wide else None
+
+    def store(
+        self,
+        channels: int,
+        *,
+        whole: bool = False,
+        dtype: torch.dtype | None = None,
+        data: Tensor | None = None,
+    ) -> Store:
+        """A buffer for the whole pass or for one piece."""
+        batch, length = self.x.shape[:2]
+        if data is None:
+            count = batch * length if whole else max(p.positions for p in self.pieces)
+            data = self.x.new_empty(count * channels, dtype=dtype)
+        return Store(data, channels, length if whole or len(self.pieces) == 1 else None)
+
+    @property
+    def buffers(self) -> tuple[Tensor | None, ...]:
+        keep = None if self.keep is None else self.keep.data
+        return self.qk.data, self.inverse.data, self.scores.data, keep
+
+    # -- views of a piece --------------------------------------------------------------------------
+
+    def groups(self, piece: Piece) -> int:
+        return 1 if self.shared else piece.samples
+
+    def rows(self, tensor: Tensor, piece: Piece) -> Tensor:
+        """A piece of a (B, N, c) tensor as (G, m, c)."""
+        return piece.of(tensor).view(self.groups(piece), -1, tensor.shape[-1])
+
+    def hidden(self, piece: Piece) -> Tensor | None:
+        """The ignored positions of a piece, (G, m, 1)."""
+        return None if self.ignore is None else self.rows(self.ignore.unsqueeze(-1), piece)
+
+    def visible_rows(self, tensor: Tensor, piece: Piece) -> Tensor:
+        """Rows with ignored positions zeroed: what stands there, NaN included, must not spread."""
+        rows, hidden = self.rows(tensor, piece), self.hidden(piece)
+        return rows if hidden is None else rows.masked_fill(hidden, 0.0)
+
+    def weights(self, w: Tensor, piece: Piece) -> Tensor:
+        """The projections that serve a piece, of (B or 1, 2h, s, p), as (G * 2h, s, p)."""
+        part = w if self.shared else w[piece.first : piece.last]
+        return part.view(-1, self.rank, self.head_dim)
+
+    def by_side(self, block: Tensor) -> Tensor:
+        """(G, 2h * c, m) -> (G, 2h, c, m)."""
+        return block.view(block.shape[0], self.sides, -1, block.shape[-1])
+
+    def as_batch(self, block: Tensor) -> Tensor:
+        """(G, 2h * c, m) -> (G * 2h, c, m): one batch of matrices."""
+        return block.view(block.shape[0] * self.sides, -1, block.shape[-1])
+
+    def by_sample(self, scores: Tensor, piece: Piece) -> Tensor:
+        """(G, 2h * s, m) -> (G, 2h, s, samples in a group, positions of a sample)."""
+        samples = piece.samples if self.shared else 1
+        return scores.view(scores.shape[0], self.sides, self.rank, samples, -1)
+
+    # -- forward -------------------------------------------------------------------------------------
+
+    def features(self, piece: Piece, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys q, k (equation 1) and 1 / |q|, 1 / |k|; the latter 0 where ignored."""
+        qk = self.qk.at(piece, self.groups(piece))
+        project(self.w_in, self.b_in, rows, out=qk)
+        inverse = self.inverse.at(piece, self.groups(piece))
+        blocks = self.by_side(qk)
+        if blocks.dtype != self.wide:  # in half precision squares would overflow
+            blocks = blocks.to(self.wide)
+        square = self.by_side(self.work.at(piece, self.groups(piece)))
+        torch.sum(torch.mul(blocks, blocks, out=square), dim=2, out=inverse)
+        # A zero row becomes an infinite norm. So does NaN, which the scores still carry.
+        functional.threshold_(inverse, NORM_FLOOR, torch.inf).rsqrt_()
+        hidden = self.hidden(piece)
+        if hidden is not None:
+            inverse.masked_fill_(hidden.transpose(1, 2), 0.0)
+        return qk, inverse
+
+    def emit(self, piece: Piece, weights: Tensor | None, b_out: Tensor, out: Tensor) -> Tensor:
+        """Scores `(W^T q) / |q|` (equation 9) and the output rows; returns the scores."""
+        groups = self.groups(piece)
+        qk, inverse = self.qk.at(piece, groups), self.inverse.at(piece, groups)
+        scores = self.scores.at(piece, groups)
+        if weights is None:  # the scores are the features themselves
+            torch.mul(self.by_side(qk), inverse.unsqueeze(2), out=self.by_side(scores))
+        else:
+            torch.bmm(self.weights(weights, piece), self.as_batch(qk), out=self.as_batch(scores))
+            self.by_side(scores).mul_(inverse.unsqueeze(2))
+        used = scores
+        if self.keep is not None:
+            keep = self.keep.at(piece, groups)
+            keep.bernoulli_(1.0 - self.dropout).div_(1.0 - self.dropout)
+            used = scores * keep
+        rows = self.rows(out, piece)
+        w_out = self.w_out.t().expand(groups, -1, -1)
+        torch.baddbmm(b_out, used.transpose(1, 2), w_out, out=rows)
+        self.hide(piece, rows)
+        return scores
+
+    def add_energy(self, piece: Piece, scores: Tensor, energy: Tensor) -> None:
+        """Add the sums of squared scores over a piece to energy (B, 2h, s)."""
+        norm = torch.linalg.vector_norm(self.by_sample(scores, piece), dim=-1, dtype=energy.dtype)
+        norm = norm.permute(0, 3, 1, 2).reshape(-1, self.sides, self.rank)
+        energy[piece.first : piece.last].addcmul_(norm, norm)
+
+    # -- backward ------------------------------------------------------------------------------------
+
+    def emit_backward(
+        self,
+        piece: Piece,
+        g: Tensor,
+        g_energy: Tensor | None,
+        d_scores: Tensor,
+        d_weights: Tensor,
+        d_w_out: Tensor,
+    ) -> Tensor:
+        """From the rows g (G, m, d) of the output's gradient: write `du = ds / |q|` into d_scores,
+        add to the gradients of the weights (d_w_out is (2h * s, d)), return `<ds, s>` (G, 2h, m)."""
+        groups = self.groups(piece)
+        qk, inverse = self.qk.at(piece, groups), self.inverse.at(piece, groups)
+        scores = self.scores.at(piece, groups)
+        torch.bmm(self.w_out.t().expand(groups, -1, -1), g.transpose(1, 2), out=d_scores)
+        if self.keep is None:
+            d_w_out.addbmm_(scores, g)
+        else:
+            keep = self.keep.at(piece, groups)
+            d_w_out.addbmm_(scores * keep, g)
+            d_scores.mul_(keep)
+        if g_energy is not None:  # energy is a sum of squares: its gradient is 2 s g
+            factor = g_energy[piece.first : piece.last].view(groups, -1, self.sides, self.rank)
+            factor = factor.permute(0, 2, 3, 1).unsqueeze(-1).to(scores.dtype)
+            target = self.by_sample(d_scores, piece)
+            target.addcmul_(self.by_sample(scores, piece), factor, value=2)
+        dot = self.dot(piece, d_scores, scores)
+        self.by_side(d_scores).mul_(inverse.unsqueeze(2))
+        sides = self.as_batch(qk).transpose(1, 2)
+        self.weights(d_weights, piece).baddbmm_(self.as_batch(d_scores), sides)
+        return dot
+
+    def dot(self, piece: Piece, a: Tensor, b: Tensor) -> Tensor:
+        """Inner products over the s directions of two (G, 2h * s, m) blocks: (G, 2h, m)."""
+        if self.product is None:
+            return self.by_side(a * b).sum(2, dtype=self.wide)
+        product = self.product.at(piece, self.groups(piece))
+        return self.by_side(torch.mul(a, b, out=product)).sum(2)
+
+    def along_features(self, piece: Piece, dot: Tensor) -> Tensor:
+        """`-(dot / |q|^2) q`, the part of dq that comes from the norm (G, 2h * p, m)."""
+        groups = self.groups(piece)
+        qk, inverse = self.qk.at(piece, groups), self.inverse.at(piece, groups)
+        factor = dot.mul_(inverse).mul_(inverse).neg_().to(qk.dtype).unsqueeze(2)
+        if self.work.data.dtype != qk.dtype:
+            return (self.by_side(qk) * factor).view_as(qk)
+        d_qk = self.work.at(piece, groups)
+        torch.mul(self.by_side(qk), factor, out=self.by_side(d_qk))
+        return d_qk
+
+    def rows_backward(self, piece: Piece, d_qk: Tensor, dx: Tensor) -> Tensor:
+        """Write the input rows' gradient `dq^T w_in`; ignored positions get zero."""
+        rows = self.rows(dx, piece)
+        w_in = self.w_in_transposed.t().expand(len(d_qk), -1, -1)
+        torch.bmm(d_qk.transpose(1, 2), w_in, out=rows)
+        return rows
+
+    def hide(self, piece: Piece, rows: Tensor) -> None:
+        hidden = self.hidden(piece)
+        if hidden is not None:
+            rows.masked_fill_(hidden, 0.0)
+
+
+def project(weight: Tensor, bias: Tensor | None, rows: Tensor, out: Tensor) -> None:
+    """out (G, c, m) = weight (c, d) rows^T + bias."""
+    torch.bmm(weight.expand(rows.shape[0], -1, -1), rows.transpose(1, 2), out=out)
+    if bias is not None:  # not baddbmm: it would first copy the bias along rows, element by element
+        out.add_(bias.view(1, -1, 1))
+
+
+def add_column_sums(rows: Tensor, total: Tensor) -> None:
+    """total (d) += the sum of rows (G, m, d); a product with ones is faster than a reduction."""
+    flat = rows.reshape(-1, rows.shape[-1])
+    total.addmv_(flat.t(), flat.new_ones(len(flat)))

@@ -1,0 +1,182 @@
+"""Attention with tied projections, hand-written: every position mixes with every other.
+
+The KKT conditions (14) as a parameterisation: with dual variables `h_r(x) = V_r x`, `h_e(x) = V_e x`,
+
+    W_e|X = c sum_j phi_k(x_j) h_r(x_j)^T        W_r|X = c sum_i phi_q(x_i) h_e(x_i)^T
+
+so that `e` is attention along K in the primal order (equation 8), and `r` along its transpose.
+Two sweeps: the first sums the projections, the second evaluates the scores.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from .pieces import Store
+from .steps import Steps, add_column_sums, project
+
+
+def attend_tied(
+    x: Tensor,
+    ignore: Tensor | None,
+    scale: Tensor,
+    w_in: Tensor,
+    b_in: Tensor | None,
+    w_dual: Tensor,
+    w_out: Tensor,
+    b_out: Tensor,
+    *,
+    sides: int,
+    dropout: float = 0.0,
+    want_energy: bool = False,
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Output (B, N, d), sums of squared scores (B, 2h, s) and the projections (B, 2h, s, p).
+
+    scale: (B,), the constant c of every sample. w_dual (2h * s, d): V_e for the h query sides, whose
+    sums give W_r, then V_r for the h key sides, whose sums give W_e.
+    """
+    x = x.contiguous()
+    tensors = (x, w_in, b_in, w_dual, w_out, b_out)
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        out, energy, weights = _Tied.apply(
+            x, ignore, scale, w_in, b_in, w_dual, w_out, b_out, sides, dropout, want_energy
+        )
+        return out, energy, weights
+    steps = Steps(
+        x, ignore, w_in, b_in, w_out, sides=sides, shared=False, dropout=dropout, keep_all=False
+    )
+    weights, _ = _sum_projections(steps, scale, w_dual)
+    out, energy = _evaluate(steps, weights, b_out, want_energy, fresh=True)
+    return out, energy, weights
+
+
+def _swap(weights: Tensor) -> Tensor:
+    """Exchange query and key sides: sums over keys project queries, and the reverse."""
+    return weights.roll(weights.shape[1] // 2, dims=1)
+
+
+def _sum_projections(steps: Steps, scale: Tensor, w_dual: Tensor) -> tuple[Tensor, Store]:
+    """First sweep: the projections (B, 2h, s, p), and the duals divided by the norms."""
+    x = steps.x
+    duals_at = steps.store(w_dual.shape[0], whole=steps.keep_all)
+    sums = x.new_zeros(len(x), steps.sides, steps.rank, steps.head_dim)
+    for piece in steps.pieces:
+        rows = steps.visible_rows(x, piece)
+        qk, inverse = steps.features(piece, rows)
+        duals = duals_at.at(piece, steps.groups(piece))
+        project(w_dual, None, rows, out=duals)
+        steps.by_side(duals).mul_(inverse.unsqueeze(2))
+        sides = steps.as_batch(qk).transpose(1, 2)
+        steps.weights(sums, piece).baddbmm_(steps.as_batch(duals), sides)
+    return _swap(sums.mul_(scale.view(-1, 1, 1, 1))), duals_at
+
+
+def _evaluate(
+    steps: Steps, weights: Tensor, b_out: Tensor, want_energy: bool, *, fresh: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Second sweep: output and energies. `fresh`: the features were not kept, so make them again."""
+    x = steps.x
+    out = torch.empty_like(x)
+    shape = (len(x), steps.sides, steps.rank)
+    energy = x.new_zeros(shape, dtype=steps.wide) if want_energy else None
+    for piece in steps.pieces:
+        if fresh:
+            steps.features(piece, steps.visible_rows(x, piece))
+        scores = steps.emit(piece, weights, b_out, out)
+        if energy is not None:
+            steps.add_energy(piece, scores, energy)
+    return out, energy
+
+
+class _Tied(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        ignore: Tensor | None,
+        scale: Tensor,
+        w_in: Tensor,
+        b_in: Tensor | None,
+        w_dual: Tensor,
+        w_out: Tensor,
+        b_out: Tensor,
+        sides: int,
+        dropout: float,
+        want_energy: bool,
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        steps = Steps(x, ignore, w_in, b_in, w_out, sides=sides, shared=False, dropout=dropout)
+        weights, duals = _sum_projections(steps, scale, w_dual)
+        out, energy = _evaluate(steps, weights, b_out, want_energy, fresh=False)
+        ctx.sides, ctx.dropout = sides, dropout
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(
+            x, ignore, scale, w_in, b_in, w_dual, w_out, weights, duals.data, *steps.buffers
+        )
+        return out, energy, weights
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, g: Tensor | None, g_energy: Tensor | None, g_weights: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        x, ignore, scale, w_in, b_in, w_dual, w_out, weights, duals_data, *buffers = (
+            ctx.saved_tensors
+        )
+        steps = Steps(
+            x, ignore, w_in, b_in, w_out,
+            sides=ctx.sides, shared=False, dropout=ctx.dropout, buffers=buffers,
+        )  # fmt: skip
+        duals_at = steps.store(w_dual.shape[0], whole=True, data=duals_data)
+        g = torch.zeros_like(x) if g is None else g.contiguous()
+
+        # Back through the scores: the projections' gradient is complete only after all pieces.
+        d_weights, d_w_out = torch.zeros_like(weights), torch.zeros_like(w_out.t())
+        d_b_out = w_out.new_zeros(len(w_out))
+        d_scores_at = steps.store(w_out.shape[1], whole=True)
+        dots_at = steps.store(steps.sides, whole=True, dtype=steps.wide)
+        for piece in steps.pieces:
+            g_rows = steps.visible_rows(g, piece)
+            add_column_sums(g_rows, d_b_out)
+            d_scores = d_scores_at.at(piece, steps.groups(piece))
+            dot = steps.emit_backward(piece, g_rows, g_energy, d_scores, d_weights, d_w_out)
+            dots_at.at(piece, steps.groups(piece)).copy_(dot)
+        if g_weights is not None:
+            d_weights += g_weights
+        d_sums = _swap(d_weights).mul_(scale.view(-1, 1, 1, 1))
+
+        # Back through the sums: `phi h^T` gives dphi = dW h and dh = dW^T phi.
+        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        d_w_in, d_w_dual = torch.zeros_like(w_in), torch.zeros_like(w_dual)
+        d_b_in = None if b_in is None else torch.zeros_like(b_in)
+        d_duals_at = steps.store(w_dual.shape[0])
+        for piece in steps.pieces:
+            groups = steps.groups(piece)
+            rows = steps.visible_rows(x, piece)
+            duals, d_duals = duals_at.at(piece, groups), d_duals_at.at(piece, groups)
+            sums = steps.weights(d_sums, piece)
+            qk = steps.as_batch(steps.qk.at(piece, groups))
+            torch.bmm(sums, qk, out=steps.as_batch(d_duals))
+            dot = dots_at.at(piece, groups)
+            dot += steps.dot(piece, d_duals, duals)
+            d_qk = steps.along_features(piece, dot)
+            batch = steps.as_batch(d_qk)
+            d_scores = d_scores_at.at(piece, groups)
+            w = steps.weights(weights, piece).transpose(1, 2)
+            batch.baddbmm_(w, steps.as_batch(d_scores))
+            batch.baddbmm_(sums.transpose(1, 2), steps.as_batch(duals))
+            steps.by_side(d_duals).mul_(steps.inverse.at(piece, groups).unsqueeze(2))
+            d_w_in.addbmm_(d_qk, rows)
+            d_w_dual.addbmm_(d_duals, rows)
+            if d_b_in is not None:
+                d_b_in += d_qk.sum((0, 2))
+            if dx is not None:
+                d_rows = steps.rows_backward(piece, d_qk, dx)
+                d_rows.baddbmm_(d_duals.transpose(1, 2), w_dual.expand(groups, -1, -1))
+                steps.hide(piece, d_rows)
+        return (
+            dx, None, None, d_w_in, d_b_in, d_w_dual, d_w_out.t(), d_b_out, None, None, None,
+        )  # fmt: skip

@@ -1,0 +1,78 @@
+"""All attentions by name. A mechanism registers itself in its own file."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from torch import nn
+
+T = TypeVar("T", bound=type[nn.Module])
+
+
+@dataclass(frozen=True)
+class AttentionInfo:
+    """What a mechanism is and what it can do."""
+
+    name: str
+    build: type[nn.Module]
+    paper: str
+    cost: str  # time in the length N
+    causal: bool
+    cross: bool
+    streaming: bool
+    any_length: bool
+
+    @property
+    def options(self) -> dict[str, inspect.Parameter]:
+        """The constructor's keyword options with their types and defaults."""
+        parameters = inspect.signature(self.build).parameters
+        return {n: p for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
+
+
+_registry: dict[str, AttentionInfo] = {}
+
+
+def register(name: str, **facts: Any) -> Callable[[T], T]:
+    """Class decorator: make an attention available under a name."""
+
+    def add(build: T) -> T:
+        if name in _registry:
+            raise ValueError(f"attention {name!r} is registered twice")
+        _registry[name] = AttentionInfo(name=name, build=build, **facts)
+        return build
+
+    return add
+
+
+def available_attentions() -> tuple[str, ...]:
+    """The names that `make_attention` knows."""
+    return tuple(sorted(_registry))
+
+
+def attention_info(name: str) -> AttentionInfo:
+    """What is known about an attention."""
+    if name not in _registry:
+        raise ValueError(_unknown("attention", name, list(_registry)))
+    return _registry[name]
+
+
+def make_attention(name: str, embed_dim: int, num_heads: int, **options: Any) -> nn.Module:
+    """An attention layer by name, e.g. `make_attention("primal", 64, 2, rank=20)`."""
+    info = attention_info(name)
+    for option in options:
+        if option not in info.options:
+            raise ValueError(_unknown(f"option of attention {name!r}:", option, list(info.options)))
+    needed = [n for n, p in info.options.items() if p.default is p.empty and n not in options]
+    if needed:
+        raise ValueError(f"attention {name!r} expects the option {needed[0]!r}, which is not given")
+    return info.build(embed_dim, num_heads, **options)
+
+
+def _unknown(kind: str, name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"unknown {kind} {name!r}{hint}; expected one of {', '.join(sorted(known))}"
