@@ -3,6 +3,8 @@
 from .attention import (
     PrimalAttention,
     PrimalState,
+    SoftmaxAttention,
+    SoftmaxState,
     attention_info,
     available_attentions,
     fold_,
@@ -29,6 +31,8 @@ __all__ = [
     "KernelFactors",
     "PrimalAttention",
     "PrimalState",
+    "SoftmaxAttention",
+    "SoftmaxState",
     "attention_info",
     "available_attentions",
     "fold_",

@@ -8,11 +8,14 @@ from .registry import (
     make_attention,
     register,
 )
+from .softmax import SoftmaxAttention, SoftmaxState
 
 __all__ = [
     "AttentionInfo",
     "PrimalAttention",
     "PrimalState",
+    "SoftmaxAttention",
+    "SoftmaxState",
     "attention_info",
     "available_attentions",
     "fold_",

@@ -36,7 +36,7 @@ def padding_mask(mask: Tensor | None, batch: int, length: int, *, batched: bool)
 def check_attention_mask(
     attn_mask: Tensor | None, is_causal: bool, *, causal: bool, queries: int, keys: int
 ) -> None:
-    """Accept only what the layer does anyway: nothing masked, or the causal mask if it is causal."""
+    """Accept only what the layer does anyway: nothing masked, or the causal mask if causal."""
     if is_causal and not causal:
         raise ValueError(
             "is_causal=True was asked of a layer built with causal=False; "
@@ -50,8 +50,8 @@ def check_attention_mask(
         )
     if torch.compiler.is_compiling():
         raise ValueError(
-            "attn_mask cannot be inspected inside a compiled graph; expected None, or is_causal=True "
-            "with a layer built with causal=True"
+            "attn_mask cannot be inspected inside a compiled graph; expected None, or "
+            "is_causal=True with a layer built with causal=True"
         )
     hidden = attn_mask if attn_mask.dtype == torch.bool else attn_mask == -torch.inf
     finite_bias = attn_mask.is_floating_point() and bool(attn_mask[~hidden].any())

@@ -6,6 +6,7 @@ sequence has fewer valid positions than there are anchors: one layer serves ever
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -23,6 +24,17 @@ def sampled_positions(length: Tensor, n: int) -> Tensor:
     return whole + (twice > steps).long() + ((twice == steps) & (whole % 2 == 1)).long()
 
 
+def _unmasked_positions(length: int, n: int, device: torch.device) -> Tensor:
+    if torch.compiler.is_compiling():
+        return sampled_positions(torch.full((1,), length, device=device), n)
+    return _remembered_positions(length, n, device)
+
+
+@functools.lru_cache(maxsize=64)
+def _remembered_positions(length: int, n: int, device: torch.device) -> Tensor:
+    return sampled_positions(torch.full((1,), length, device=device), n)
+
+
 def valid_positions(ignore: Tensor) -> Tensor:
     """The valid positions of every sample in order, then the ignored ones: (B, N)."""
     return torch.sort(ignore.long(), dim=-1, stable=True).indices
@@ -36,8 +48,7 @@ def sample_anchors(x: Tensor, ignore: Tensor | None, n: int) -> tuple[Tensor, Te
     """
     batch, length, width = x.shape
     if ignore is None:
-        full = torch.full((1,), length, device=x.device)
-        at = sampled_positions(full, n).expand(batch, n)
+        at = _unmasked_positions(length, n, x.device).expand(batch, n)
     else:
         among_valid = sampled_positions((~ignore).sum(-1), n)
         at = valid_positions(ignore).gather(1, among_valid)

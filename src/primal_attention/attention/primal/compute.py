@@ -98,7 +98,7 @@ def _given(layer: PrimalAttention, maps: Maps, call: Sequences, want_energy: boo
 def data_projections(layer: PrimalAttention, rows: Tensor) -> Tensor:
     """`W_e|X = F_X^T W_e` of anchor rows (B, n, d), transposed: (B, z, h, s, p)."""
     f = rows.unflatten(-1, (layer.num_heads, layer.head_dim)).transpose(1, 2)  # (B, h, n, p)
-    return layer.projections(rows.dtype) @ f.unsqueeze(1)
+    return torch.matmul(layer.projections(rows.dtype), f.unsqueeze(1))
 
 
 def _evaluate(
@@ -194,7 +194,7 @@ def _causal_free(
 ) -> Result:
     """Queries and keys are replaced by their running means (appendix, figure 3)."""
     valid = None if call.ignore is None else ~call.ignore
-    mean, total, count = running_mean(call.x, valid, state.sums.to(call.x.dtype), state.count)
+    mean, total, count = running_mean(call.x, valid, state.sums.to(call.x.dtype), state.seen)
     call = call._replace(x=mean, y=mean)
     key_sum = None
     if state.key_sum is not None:
@@ -218,7 +218,7 @@ def _causal_tied(
     steps = torch.ones(x.shape[:2], dtype=torch.long, device=x.device)
     if call.ignore is not None:
         steps = (~call.ignore).long()
-    counts = state.count.unsqueeze(-1) + steps.cumsum(-1)
+    counts = state.seen.unsqueeze(-1) + steps.cumsum(-1)
     scores, sums = plain.causal_tied_scores(phi, dual, counts, positive, state.sums.to(x.dtype))
     out = plain.output(scores, call.ignore, maps.w_out, maps.b_out, _dropout(layer))
     energy = plain.energy(scores) if want_energy else None

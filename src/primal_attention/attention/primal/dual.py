@@ -42,10 +42,7 @@ def factors(layer: PrimalAttention, call: Sequences) -> KernelFactors:
 def _factors(layer: PrimalAttention, call: Sequences) -> KernelFactors:
     phi_q, phi_k = _features(layer, call)
     if layer.weights == "tied" and layer.feature_map.positive:  # rows are divided by their sums
-        if layer.causal:
-            sums = phi_k.cumsum(-2)
-        else:
-            sums = phi_k.sum(-2, keepdim=True)
+        sums = phi_k.cumsum(-2) if layer.causal else phi_k.sum(-2, keepdim=True)
         phi_q = phi_q * plain.inverse_positive((phi_q * sums).sum(-1, keepdim=True))
     return KernelFactors.from_features(phi_q, phi_k, _anchor_rows(layer, call))
 
@@ -75,8 +72,8 @@ def problem(layer: PrimalAttention, call: Sequences) -> KSVDProblem:
 
 @torch.no_grad()
 def init_ksvd_(layer: PrimalAttention, call: Sequences, positions: Positions) -> None:
-    """W_e = Phi_k^T H_r, W_r = Phi_q^T H_e, Lambda = Sigma^{-1} (14), of the kernel between all valid
-    positions of the batch."""
+    """W_e = Phi_k^T H_r, W_r = Phi_q^T H_e, Lambda = Sigma^{-1} (14), of the kernel between all
+    valid positions of the batch."""
     check_positions(positions)
     if layer.weights == "tied":
         raise ValueError(
@@ -92,8 +89,8 @@ def init_ksvd_(layer: PrimalAttention, call: Sequences, positions: Positions) ->
     smallest = sigma[:, -1:].amin() if sigma.shape[-1] == layer.rank else sigma.new_zeros(())
     if not bool(smallest > torch.finfo(sigma.dtype).eps * len(a[0]) * sigma.amax()):
         raise ValueError(
-            f"the induced kernel of this batch has fewer than rank = {layer.rank} non-zero singular "
-            f"values; expected a rank of at most head_dim = {layer.head_dim} and enough positions"
+            f"the induced kernel of this batch has fewer than rank = {layer.rank} non-zero "
+            f"singular values; expected rank <= head_dim = {layer.head_dim} and enough positions"
         )
     layer.w_e.copy_(b.mT @ right)
     layer.w_r.copy_(a.mT @ left)
@@ -110,7 +107,7 @@ def _features(layer: PrimalAttention, call: Sequences) -> tuple[Tensor, Tensor]:
     if layer.causal and layer.weights == "free":
         valid = None if call.ignore is None else ~call.ignore
         state = layer.init_state(x.shape[0])
-        x, _, _ = running_mean(x, valid, state.sums, state.count)
+        x, _, _ = running_mean(x, valid, state.sums, state.seen)
         y = x
     hidden = call.ignore if call.is_self else None
 
@@ -136,5 +133,6 @@ def _anchor_rows(layer: PrimalAttention, call: Sequences) -> Tensor | None:
     if layer.anchor_rule == "mean":
         rows = mean_anchors(y, call.ignore, layer.anchors)
     else:
-        rows = sample_anchors(y, call.ignore, layer.anchors)[1]
-    return rows.unflatten(-1, (layer.num_heads, layer.head_dim)).transpose(1, 2)
+        _, rows = sample_anchors(y, call.ignore, layer.anchors)
+    heads: Tensor = rows.unflatten(-1, (layer.num_heads, layer.head_dim))  # (B, n, h, p)
+    return heads.transpose(1, 2)

@@ -1,7 +1,7 @@
 """Folding: the exact inference form of layers with free weights.
 
-Nothing stands between phi and the output but linear maps, so they are multiplied once. Per head, with
-w_out = W_o W_c (d x 2s): either the s scores are kept, or, where s is large, not even those:
+Nothing stands between phi and the output but linear maps, so they are multiplied once. Per head,
+with w_out = W_o W_c (d x 2s): either the s scores are kept, or, where s is large, not even those:
 
     out = w_out [W_e^T phi_q ; W_r^T phi_k] + c          2 s (p + d) products a head and position
     out = A phi_q + B phi_k + c                          2 p d

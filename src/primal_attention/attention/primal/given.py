@@ -1,4 +1,4 @@
-"""Attention with given projections, hand-written: `data` and `free` weights, and cross-attention."""
+"""Attention with given projections, hand-written: `data` and `free` weights, cross-attention."""
 
 from __future__ import annotations
 

@@ -45,9 +45,9 @@ class PrimalAttention(nn.Module):
       the means of equal segments). Not permutation-equivariant: anchors are tied to positions.
     - `"free"`: `W_e|X = W_e`. Output i depends on x_i alone (with `causal=True`: on the running
       mean up to i), and not on the context in cross-attention: other layers must mix.
-    - `"tied"`: the KKT conditions (14) as parameterisation, `W_e|X = c sum_j phi_k(x_j) (V_r x_j)^T`
-      and `W_r|X = c sum_i phi_q(x_i) (V_e x_i)^T`, c = 1 / length. Every position mixes with every
-      other; permutation-equivariant; beyond the paper.
+    - `"tied"`: the KKT conditions (14) as parameterisation, beyond the paper:
+      `W_e|X = c sum_j phi_k(x_j) (V_r x_j)^T`, `W_r|X = c sum_i phi_q(x_i) (V_e x_i)^T` with
+      c = 1 / length. Every position mixes with every other; permutation-equivariant.
 
     In training mode each forward records what `ksvd_loss` needs. `Lambda = diag(sqrt_lambda^2)`.
     Dropout acts on the scores [e; r], not on the objective. Set `layer.fast = False` to use the
@@ -89,8 +89,7 @@ class PrimalAttention(nn.Module):
         self.dropout, self.batch_first = dropout, batch_first
         # torch's encoder layers read this: False keeps their fused softmax path away from us.
         self._qkv_same_embed_dim = False
-        factory = {"device": device, "dtype": dtype}
-        self.feature_map = make_feature_map(feature_map, self.head_dim, **factory)
+        self.feature_map = make_feature_map(feature_map, self.head_dim, device=device, dtype=dtype)
         features = self.feature_map.output_dim
         if weights == "data" and features != self.head_dim:
             raise ValueError(
@@ -99,7 +98,10 @@ class PrimalAttention(nn.Module):
             )
 
         def new(*shape: int) -> nn.Parameter:
-            return nn.Parameter(torch.empty(*shape, **factory))
+            return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+
+        def linear(inputs: int, outputs: int) -> nn.Linear:
+            return nn.Linear(inputs, outputs, bias=bias, device=device, dtype=dtype)
 
         self.in_proj_weight = new(2 * embed_dim, embed_dim)  # W_q, then W_k
         self.in_proj_bias = new(2 * embed_dim) if bias else None
@@ -110,8 +112,8 @@ class PrimalAttention(nn.Module):
             self.w_e = new(num_heads, rows, rank)
             self.w_r = new(num_heads, rows, rank)
         self.sqrt_lambda = new(num_heads, rank)
-        self.concat = nn.Linear(2 * rank, self.head_dim, bias=bias, **factory)  # W_c
-        self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, **factory)
+        self.concat = linear(2 * rank, self.head_dim)  # W_c
+        self.out_proj = linear(embed_dim, embed_dim)
         self.ledger = Ledger()
         self.reset_parameters()
 
@@ -167,15 +169,14 @@ class PrimalAttention(nn.Module):
     def init_state(self, batch_size: int) -> PrimalState:
         """The state of a stream before its first token; causal layers only."""
         self._expect_causal("init_state")
-        at = {"device": self.in_proj_weight.device, "dtype": self.in_proj_weight.dtype}
-        count = torch.zeros(batch_size, dtype=torch.long, device=at["device"])
-        features = self.feature_map.output_dim
-        positive = self.feature_map.positive
+        like = self.in_proj_weight
+        seen = torch.zeros(batch_size, dtype=torch.long, device=like.device)
+        features, positive = self.feature_map.output_dim, self.feature_map.positive
         if self.weights == "tied":
-            shape = (batch_size, 2, self.num_heads, features, self.rank + positive)
-            return PrimalState(torch.zeros(shape, **at), count, None)
-        key_sum = torch.zeros(batch_size, self.num_heads, features, **at) if positive else None
-        return PrimalState(torch.zeros(batch_size, self.embed_dim, **at), count, key_sum)
+            sums = like.new_zeros(batch_size, 2, self.num_heads, features, self.rank + positive)
+            return PrimalState(sums, seen, None)
+        key_sum = like.new_zeros(batch_size, self.num_heads, features) if positive else None
+        return PrimalState(like.new_zeros(batch_size, self.embed_dim), seen, key_sum)
 
     def prefill(
         self,
@@ -189,6 +190,8 @@ class PrimalAttention(nn.Module):
         before = self.init_state(call.x.shape[0]) if state is None else state
         before.check_batch(call.x.shape[0])
         out, after = attend(self, call, before, record=False)
+        if after is None:
+            raise RuntimeError("a causal pass must return a state")
         return call.restore(out), after
 
     def step(self, x_t: Tensor, state: PrimalState) -> tuple[Tensor, PrimalState]:

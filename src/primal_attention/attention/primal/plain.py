@@ -1,8 +1,9 @@
 """Primal-Attention in ordinary differentiable operations: the truth of the hand-written passes.
 
 It is what runs inside compiled and exported graphs, with feature maps other than the cosine, for
-causal tied weights, and where a second derivative is wanted. Shapes: B samples, N positions, h heads
-of width p, m features, s directions; dimension z = 2 holds (queries, keys), (W_e, W_r) or (e, r).
+causal tied weights, and where a second derivative is wanted. Shapes: B samples, N positions, h
+heads of width p, m features, s directions; dimension z = 2 holds (queries, keys), (W_e, W_r) or
+(e, r).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ def features(x: Tensor, w_in: Tensor, b_in: Tensor | None, feature_map: FeatureM
     """phi_q and phi_k of every position (equation 1 and Remark 4.1): (B, z, h, N, m)."""
     qk = F.linear(x, w_in, b_in)  # (B, N, 2d)
     heads = qk.unflatten(-1, (2, -1, feature_map.head_dim))  # (B, N, z, h, p)
-    return feature_map(heads.permute(0, 2, 3, 1, 4))
+    phi: Tensor = feature_map(heads.permute(0, 2, 3, 1, 4))
+    return phi
 
 
 def hide(tensor: Tensor, ignore: Tensor | None) -> Tensor:
@@ -61,7 +63,8 @@ def inverse_positive(denominator: Tensor) -> Tensor:
 
 def duals(x: Tensor, w_dual: Tensor, heads: int) -> Tensor:
     """The dual variables h_e, h_r of every position, linear in x: (B, z, h, N, s)."""
-    return F.linear(x, w_dual).unflatten(-1, (2, heads, -1)).permute(0, 2, 3, 1, 4)
+    dual: Tensor = F.linear(x, w_dual).unflatten(-1, (2, heads, -1))  # (B, N, z, h, s)
+    return dual.permute(0, 2, 3, 1, 4)
 
 
 def tied_weights(phi: Tensor, dual: Tensor, scale: Tensor) -> Tensor:
@@ -74,9 +77,9 @@ def tied_weights(phi: Tensor, dual: Tensor, scale: Tensor) -> Tensor:
 
 
 def tied_scores(phi: Tensor, weights: Tensor, sums: Tensor | None) -> Tensor:
-    """Scores of the points phi (B, z, h, N, m). With a positive feature map, `sums` (B, z, h, m) are
-    the sums of phi_q and phi_k over the context, and scores are divided by `phi_q (Phi_k^T 1)` and
-    `phi_k (Phi_q^T 1)`: the constant c cancels and must be 1."""
+    """Scores of the points phi (B, z, h, N, m). With a positive feature map, `sums` (B, z, h, m)
+    are c times the sums of phi_q and phi_k over the context, and scores are divided by
+    `phi_q (Phi_k^T 1)` and `phi_k (Phi_q^T 1)`: the constant c cancels."""
     scores = phi @ weights
     if sums is None:
         return scores

@@ -91,7 +91,7 @@ class Steps:
         keep = None if self.keep is None else self.keep.data
         return self.qk.data, self.inverse.data, self.scores.data, keep
 
-    # -- views of a piece --------------------------------------------------------------------------
+    # -- views of a piece ------------------------------------------------------------------------
 
     def groups(self, piece: Piece) -> int:
         return 1 if self.shared else piece.samples
@@ -127,7 +127,7 @@ class Steps:
         samples = piece.samples if self.shared else 1
         return scores.view(scores.shape[0], self.sides, self.rank, samples, -1)
 
-    # -- forward -------------------------------------------------------------------------------------
+    # -- forward ---------------------------------------------------------------------------------
 
     def features(self, piece: Piece, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys q, k (equation 1) and 1 / |q|, 1 / |k|; the latter 0 where ignored."""
@@ -140,7 +140,7 @@ class Steps:
         square = self.by_side(self.work.at(piece, self.groups(piece)))
         torch.sum(torch.mul(blocks, blocks, out=square), dim=2, out=inverse)
         # A zero row becomes an infinite norm. So does NaN, which the scores still carry.
-        functional.threshold_(inverse, NORM_FLOOR, torch.inf).rsqrt_()
+        functional.threshold(inverse, NORM_FLOOR, torch.inf, inplace=True).rsqrt_()
         hidden = self.hidden(piece)
         if hidden is not None:
             inverse.masked_fill_(hidden.transpose(1, 2), 0.0)
@@ -173,7 +173,7 @@ class Steps:
         norm = norm.permute(0, 3, 1, 2).reshape(-1, self.sides, self.rank)
         energy[piece.first : piece.last].addcmul_(norm, norm)
 
-    # -- backward ------------------------------------------------------------------------------------
+    # -- backward --------------------------------------------------------------------------------
 
     def emit_backward(
         self,
@@ -185,7 +185,8 @@ class Steps:
         d_w_out: Tensor,
     ) -> Tensor:
         """From the rows g (G, m, d) of the output's gradient: write `du = ds / |q|` into d_scores,
-        add to the gradients of the weights (d_w_out is (2h * s, d)), return `<ds, s>` (G, 2h, m)."""
+        add to the gradients of the weights (d_w_out is (2h * s, d)), and return `<ds, s>`
+        (G, 2h, m)."""
         groups = self.groups(piece)
         qk, inverse = self.qk.at(piece, groups), self.inverse.at(piece, groups)
         scores = self.scores.at(piece, groups)

@@ -10,14 +10,14 @@ from torch import Tensor
 class PrimalState(NamedTuple):
     """sums: (B, d), the sum of the inputs so far (free weights), or (B, 2, h, m, s), the sums
     `phi_q h_e^T` and `phi_k h_r^T` (tied; one more column with a positive feature map).
-    count: (B,), positions so far. key_sum: (B, h, m), sum of phi_k, for free weights with a
+    seen: (B,), valid positions so far. key_sum: (B, h, m), sum of phi_k, for free weights with a
     positive feature map.
     """
 
     sums: Tensor
-    count: Tensor
+    seen: Tensor
     key_sum: Tensor | None
 
     def check_batch(self, batch: int) -> None:
-        if len(self.count) != batch:
-            raise ValueError(f"the state has batch size {len(self.count)}; expected {batch}")
+        if len(self.seen) != batch:
+            raise ValueError(f"the state has batch size {len(self.seen)}; expected {batch}")

@@ -1,6 +1,7 @@
 """Attention with tied projections, hand-written: every position mixes with every other.
 
-The KKT conditions (14) as a parameterisation: with dual variables `h_r(x) = V_r x`, `h_e(x) = V_e x`,
+The KKT conditions (14) as a parameterisation: with dual variables `h_r(x) = V_r x` and
+`h_e(x) = V_e x`,
 
     W_e|X = c sum_j phi_k(x_j) h_r(x_j)^T        W_r|X = c sum_i phi_q(x_i) h_e(x_i)^T
 
@@ -36,8 +37,8 @@ def attend_tied(
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """Output (B, N, d), sums of squared scores (B, 2h, s) and the projections (B, 2h, s, p).
 
-    scale: (B,), the constant c of every sample. w_dual (2h * s, d): V_e for the h query sides, whose
-    sums give W_r, then V_r for the h key sides, whose sums give W_e.
+    scale: (B,), the constant c of every sample. w_dual (2h * s, d): V_e for the h query sides,
+    whose sums give W_r, then V_r for the h key sides, whose sums give W_e.
     """
     x = x.contiguous()
     tensors = (x, w_in, b_in, w_dual, w_out, b_out)
@@ -78,7 +79,7 @@ def _sum_projections(steps: Steps, scale: Tensor, w_dual: Tensor) -> tuple[Tenso
 def _evaluate(
     steps: Steps, weights: Tensor, b_out: Tensor, want_energy: bool, *, fresh: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Second sweep: output and energies. `fresh`: the features were not kept, so make them again."""
+    """Second sweep: output and energies. `fresh`: features were not kept, so make them again."""
     x = steps.x
     out = torch.empty_like(x)
     shape = (len(x), steps.sides, steps.rank)

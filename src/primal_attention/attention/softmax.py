@@ -1,0 +1,367 @@
+"""Softmax attention: the quadratic mechanism that the others are measured against."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..ksvd.factors import DenseKernel
+from .inputs import Sequences, arrange
+from .registry import register
+
+
+class SoftmaxState(NamedTuple):
+    """The context of a stream: keys and values (B, h, M, p), and which of the M positions to ignore
+    (B, M), None if all count. It grows with the context, so a token costs O(M)."""
+
+    keys: Tensor
+    values: Tensor
+    ignore: Tensor | None
+
+    @property
+    def length(self) -> int:
+        return self.keys.shape[2]
+
+    def check_batch(self, batch: int) -> None:
+        if self.keys.shape[0] != batch:
+            raise ValueError(f"the state has batch size {self.keys.shape[0]}; expected {batch}")
+
+
+class Visibility(NamedTuple):
+    """Who sees whom, each broadcastable to (B, h, N, M).
+
+    mask is for the scores, bool (True = visible) or float (added). blind (..., N or 1, 1) marks
+    queries without a visible key: the mask lets them see everything, since a softmax over nothing
+    has no gradient, and their rows are zeroed afterwards. triangle stands for the causal mask,
+    where it is the only one and need not be formed.
+    """
+
+    mask: Tensor | None = None
+    blind: Tensor | None = None
+    triangle: bool = False
+
+
+@register(
+    "softmax",
+    paper="Vaswani et al.: Attention Is All You Need, NeurIPS 2017",
+    cost="O(N^2)",
+    causal=True,
+    cross=True,
+    streaming=True,
+    any_length=True,
+)
+class SoftmaxAttention(nn.Module):
+    """Scaled dot-product attention. Per head (width p = embed_dim / num_heads),
+
+        K_ij = softmax_j(<q(x_i), k(y_j)> / sqrt(p))    o(x_i) = sum_j K_ij v(y_j)
+
+    then heads are concatenated and projected. The parameters are those of nn.MultiheadAttention,
+    under the same names, so a state_dict of one loads into the other. Dropout acts on K.
+
+    Unlike nn.MultiheadAttention: a query that sees no key gives a zero row, not NaN; in
+    self-attention ignored positions give zero rows; and what stands in an ignored position, be it
+    NaN, reaches neither the output nor a gradient.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        causal: bool = False,
+        bias: bool = True,
+        dropout: float = 0.0,
+        batch_first: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        for name, number in (("embed_dim", embed_dim), ("num_heads", num_heads)):
+            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+                raise ValueError(f"{name} is {number!r}; expected an integer of at least 1")
+        if embed_dim % num_heads:
+            raise ValueError(
+                f"num_heads is {num_heads}; expected a divisor of embed_dim = {embed_dim}"
+            )
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(f"dropout is {dropout}; expected a number in [0, 1)")
+        self.embed_dim, self.num_heads = embed_dim, num_heads
+        self.head_dim = embed_dim // num_heads
+        self.causal, self.dropout, self.batch_first = causal, dropout, batch_first
+        # torch's encoder layers read this: False keeps their fused path away, which would not keep
+        # the promises above.
+        self._qkv_same_embed_dim = False
+
+        def new(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+
+        self.in_proj_weight = new(3 * embed_dim, embed_dim)  # W_q, W_k, W_v
+        self.in_proj_bias = new(3 * embed_dim) if bias else None
+        self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """As nn.MultiheadAttention: Xavier over W_q, W_k, W_v together, biases zero."""
+        nn.init.xavier_uniform_(self.in_proj_weight)
+        self.out_proj.reset_parameters()
+        for bias in (self.in_proj_bias, self.out_proj.bias):
+            if bias is not None:
+                nn.init.zeros_(bias)
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = False,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend from query (B, N, d) to key and value (B, M, d); returns the output (B, N, d) and,
+        with need_weights, the matrix K before dropout (B, N, M), or (B, h, N, M) without the
+        average.
+
+        key_padding_mask (B, M): True or -inf marks keys to ignore. attn_mask (N, M) or
+        (B * h, N, M): True marks pairs to hide; a float mask is added to the scores. is_causal
+        hides key j from query i < j on top of attn_mask, in a layer with causal=False too. In
+        self-attention ignored positions give zero rows; so do queries without any visible key.
+        """
+        call, values = self._arrange(query, key, value, key_padding_mask)
+        q, k, v = self._project(call, values)
+        pairs = _attention_mask(attn_mask, q, k)
+        causal = self.causal or is_causal
+        seen = _visibility(q, k, call.ignore, pairs, causal, form=need_weights)
+        ignored_queries = call.ignore if call.is_self else None
+        if not need_weights:
+            return call.restore(self._attend(q, k, v, seen, ignored_queries)), None
+        weights = _weights(q, k, seen, ignored_queries)
+        heads = F.dropout(weights, self.dropout, self.training) @ v.to(weights.dtype)
+        out = self._output(heads, seen.blind, ignored_queries)
+        weights = weights.mean(1) if average_attn_weights else weights
+        return call.restore(out), weights if call.batched else weights.squeeze(0)
+
+    def init_state(self, batch_size: int) -> SoftmaxState:
+        """The state of a stream before its first token; causal layers only."""
+        self._expect_causal("init_state")
+        nothing = self.in_proj_weight.new_zeros(batch_size, self.num_heads, 0, self.head_dim)
+        return SoftmaxState(nothing, nothing, None)
+
+    def prefill(
+        self,
+        x: Tensor,
+        key_padding_mask: Tensor | None = None,
+        state: SoftmaxState | None = None,
+    ) -> tuple[Tensor, SoftmaxState]:
+        """A causal forward over x that goes on from a state and returns the state after it."""
+        self._expect_causal("prefill")
+        call, values = self._arrange(x, None, None, key_padding_mask)
+        before = self.init_state(call.x.shape[0]) if state is None else state
+        before.check_batch(call.x.shape[0])
+        q, k, v = self._project(call, values)
+        after = SoftmaxState(
+            torch.cat([before.keys.to(k.dtype), k], 2),
+            torch.cat([before.values.to(v.dtype), v], 2),
+            _join(before, call),
+        )
+        seen = _visibility(q, after.keys, after.ignore, None, True, past=before.length)
+        out = self._attend(q, after.keys, after.values, seen, call.ignore)
+        return call.restore(out), after
+
+    def step(self, x_t: Tensor, state: SoftmaxState) -> tuple[Tensor, SoftmaxState]:
+        """One token x_t (B, d) or (B, 1, d): its output and the next state, in O(length so far)."""
+        if x_t.dim() == 3 and x_t.shape[1] == 1:
+            out, state = self.step(x_t.squeeze(1), state)
+            return out.unsqueeze(1), state
+        if x_t.dim() != 2:
+            raise ValueError(
+                f"x_t has shape {tuple(x_t.shape)}; expected (batch, {self.embed_dim}) or "
+                f"(batch, 1, {self.embed_dim})"
+            )
+        rows = x_t.unsqueeze(1) if self.batch_first else x_t.unsqueeze(0)
+        out, state = self.prefill(rows, state=state)
+        return out.squeeze(1 if self.batch_first else 0), state
+
+    def factors(
+        self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
+    ) -> DenseKernel:
+        """The attention matrix K (B, h, N, M), formed: a softmax has no small factors."""
+        call, values = self._arrange(query, key, None, key_padding_mask)
+        q, k, _ = self._project(call, values)
+        seen = _visibility(q, k, call.ignore, None, self.causal, form=True)
+        return DenseKernel(_weights(q, k, seen, call.ignore if call.is_self else None))
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _arrange(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        key_padding_mask: Tensor | None,
+    ) -> tuple[Sequences, Tensor]:
+        call, values = arrange(
+            query, key, value, key_padding_mask,
+            embed_dim=self.embed_dim, dtype=self.in_proj_weight.dtype,
+            batch_first=self.batch_first, has_values=True,
+        )  # fmt: skip
+        if self.causal and not call.is_self:
+            raise ValueError(
+                "a causal layer was given a key that is not the query; expected self-attention"
+            )
+        return call, values
+
+    def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """q (B, h, N, p), k and v (B, h, M, p); one product where the sequences are one."""
+        y = _hide(call.y, call.ignore)
+        x = y if call.is_self else call.x
+        z = y if values is call.y else _hide(values, call.ignore)
+        d = self.embed_dim
+        if x is y and z is y:
+            q, k, v = self._linear(x, 0, 3 * d).chunk(3, dim=-1)
+        elif z is y:
+            q = self._linear(x, 0, d)
+            k, v = self._linear(y, d, 3 * d).chunk(2, dim=-1)
+        else:
+            q = self._linear(x, 0, d)
+            k = self._linear(y, d, 2 * d)
+            v = self._linear(z, 2 * d, 3 * d)
+        return self._heads(q), self._heads(k), self._heads(v)
+
+    def _linear(self, rows: Tensor, first: int, last: int) -> Tensor:
+        bias = None if self.in_proj_bias is None else self.in_proj_bias[first:last]
+        return F.linear(rows, self.in_proj_weight[first:last], bias)
+
+    def _heads(self, rows: Tensor) -> Tensor:
+        heads: Tensor = rows.unflatten(-1, (self.num_heads, self.head_dim))  # (B, N, h, p)
+        return heads.transpose(1, 2)
+
+    def _attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        seen: Visibility,
+        ignored_queries: Tensor | None,
+    ) -> Tensor:
+        dropout = self.dropout if self.training else 0.0
+        heads = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=seen.mask, dropout_p=dropout, is_causal=seen.triangle
+        )  # (B, h, N, p)
+        return self._output(heads, seen.blind, ignored_queries)
+
+    def _output(
+        self, heads: Tensor, blind: Tensor | None, ignored_queries: Tensor | None
+    ) -> Tensor:
+        if blind is not None and blind.shape[1] > 1:  # a mask for each head may blind only some
+            heads = heads.masked_fill(blind, 0.0)
+        out: Tensor = self.out_proj(heads.transpose(1, 2).flatten(2))  # (B, N, d)
+        if blind is not None:
+            out = out.masked_fill(blind.all(1), 0.0)
+        if ignored_queries is not None:
+            out = out.masked_fill(ignored_queries.unsqueeze(-1), 0.0)
+        return out
+
+    def _expect_causal(self, name: str) -> None:
+        if not self.causal:
+            raise ValueError(f"{name} needs a state; expected a layer built with causal=True")
+
+    def extra_repr(self) -> str:
+        return f"{self.embed_dim}, {self.num_heads}, causal={self.causal}, dropout={self.dropout}"
+
+
+def _hide(rows: Tensor, ignore: Tensor | None) -> Tensor:
+    """Zero the ignored rows: a NaN times a zero weight would be NaN."""
+    return rows if ignore is None else rows.masked_fill(ignore.unsqueeze(-1), 0.0)
+
+
+def _attention_mask(attn_mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
+    """attn_mask as (1, 1, N, M) or (B, h, N, M), checked, a float one in the type of the scores."""
+    if attn_mask is None:
+        return None
+    if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
+        raise TypeError(
+            f"attn_mask has dtype {attn_mask.dtype}; expected torch.bool (True = hide) or a "
+            "floating type (added to the scores)"
+        )
+    (batch, heads, queries), keys = q.shape[:3], k.shape[2]
+    shape = tuple(attn_mask.shape)
+    if shape not in ((queries, keys), (batch * heads, queries, keys)):
+        raise ValueError(
+            f"attn_mask has shape {shape}; expected ({queries}, {keys}) or (batch * num_heads = "
+            f"{batch * heads}, {queries}, {keys})"
+        )
+    if attn_mask.is_floating_point():
+        attn_mask = attn_mask.to(q.dtype)
+    each = (batch, heads) if attn_mask.dim() == 3 else (1, 1)
+    return attn_mask.reshape(*each, queries, keys)
+
+
+def _visibility(
+    q: Tensor,
+    k: Tensor,
+    ignore: Tensor | None,
+    attn_mask: Tensor | None,
+    causal: bool,
+    *,
+    past: int = 0,
+    form: bool = False,
+) -> Visibility:
+    """All masks in one. Query i stands at position past + i; where causal it sees keys up to it.
+    With form, the mask is formed even if the attention could do without."""
+    queries, keys = q.shape[2], k.shape[2]
+    bias = attn_mask if attn_mask is not None and attn_mask.is_floating_point() else None
+    hidden = attn_mask if bias is None else bias == -torch.inf
+    if ignore is not None:
+        hidden = _either(hidden, ignore[:, None, None, :])
+    # a padded or masked row may be empty, a causal one sees at least itself
+    may_be_blind = hidden is not None
+    if causal and past == 0 and hidden is None and not form:
+        return Visibility(triangle=True)
+    if causal and queries > 1:
+        future = torch.ones(queries, keys, dtype=torch.bool, device=q.device).triu(1 + past)
+        hidden = _either(hidden, future[None, None])
+    if hidden is None:
+        return Visibility()
+    blind = hidden.all(-1, keepdim=True) if may_be_blind else None
+    if bias is None:
+        return Visibility(~hidden if blind is None else ~hidden | blind, blind)
+    mask = torch.where(hidden, -torch.inf, bias)
+    return Visibility(mask if blind is None else mask.masked_fill(blind, 0.0), blind)
+
+
+def _either(first: Tensor | None, second: Tensor) -> Tensor:
+    return second if first is None else first | second
+
+
+def _weights(q: Tensor, k: Tensor, seen: Visibility, ignored_queries: Tensor | None) -> Tensor:
+    """The attention matrix K (B, h, N, M), zero rows for queries that are ignored or blind."""
+    scores = (q * q.shape[-1] ** -0.5) @ k.mT
+    if seen.mask is not None and seen.mask.dtype == torch.bool:
+        scores = scores.masked_fill(~seen.mask, -torch.inf)
+    elif seen.mask is not None:
+        scores = scores + seen.mask
+    weights: Tensor = scores.softmax(-1)
+    if seen.blind is not None:
+        weights = weights.masked_fill(seen.blind, 0.0)
+    if ignored_queries is not None:
+        weights = weights.masked_fill(ignored_queries[:, None, :, None], 0.0)
+    return weights
+
+
+def _join(before: SoftmaxState, call: Sequences) -> Tensor | None:
+    """Which positions to ignore, of the past and of this call: (B, M) or None."""
+    if before.ignore is None and call.ignore is None:
+        return None
+    past, now = before.ignore, call.ignore
+    if past is None:
+        past = before.keys.new_zeros(before.keys.shape[0], before.length, dtype=torch.bool)
+    if now is None:
+        now = call.x.new_zeros(call.x.shape[:2], dtype=torch.bool)
+    return torch.cat([past, now], 1)
