@@ -86,5 +86,6 @@ def _check(name: str, tensor: Tensor, embed_dim: int, dtype: torch.dtype, dims: 
         raise ValueError(f"{name} has {tensor.dim()} dimensions; expected {dims}, as query")
     if tensor.shape[-1] != embed_dim:
         raise ValueError(f"{name} has width {tensor.shape[-1]}; expected embed_dim = {embed_dim}")
-    if not torch.is_autocast_enabled(tensor.device.type) and tensor.dtype != dtype:
+    # in this order: autocast cannot be asked about every kind of device
+    if tensor.dtype != dtype and not torch.is_autocast_enabled(tensor.device.type):
         raise ValueError(f"{name} has dtype {tensor.dtype}; expected {dtype}, as the layer")

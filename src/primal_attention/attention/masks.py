@@ -24,13 +24,19 @@ def padding_mask(mask: Tensor | None, batch: int, length: int, *, batched: bool)
                 "a floating type (0 = keep, -inf = ignore)"
             )
         ignore = mask == -torch.inf
-        if not torch.compiler.is_compiling() and not bool((ignore | (mask == 0)).all()):
-            odd = mask[~(ignore | (mask == 0))][0].item()
-            raise ValueError(
-                f"key_padding_mask holds {odd}; expected only 0 (keep) and -inf (ignore)"
-            )
+        _expect_all(ignore | (mask == 0), mask)
         mask = ignore
     return mask if batched else mask.unsqueeze(0)
+
+
+def _expect_all(fine: Tensor, mask: Tensor) -> None:
+    expected = "expected only 0 (keep) and -inf (ignore)"
+    if not torch.compiler.is_compiling():
+        if not bool(fine.all()):
+            odd = mask[~fine][0].item()
+            raise ValueError(f"key_padding_mask holds {odd}; {expected}")
+    elif not torch.compiler.is_exporting():  # a compiled graph can only check while it runs
+        torch._assert_async(fine.all(), f"key_padding_mask holds another number; {expected}")
 
 
 def check_attention_mask(
@@ -44,6 +50,11 @@ def check_attention_mask(
         )
     if attn_mask is None or (is_causal and causal):  # is_causal vouches for the mask, as in torch
         return
+    if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
+        raise TypeError(
+            f"attn_mask has dtype {attn_mask.dtype}; expected torch.bool (True = hidden) or a "
+            "floating type (0 = visible, -inf = hidden)"
+        )
     if attn_mask.shape[-2:] != (queries, keys):
         raise ValueError(
             f"attn_mask has shape {tuple(attn_mask.shape)}; expected (..., {queries}, {keys})"

@@ -1,9 +1,9 @@
 """What a layer remembers of its training forwards, so that `ksvd_loss` can find it.
 
-An entry must live exactly as long as it can be of use: until a backward pass has gone through the
-forward it belongs to, or until `ksvd_loss` has read it and the next forward begins. It must not keep
-a graph alive beyond that, must not be copied with the module, and must not count a forward twice
-that gradient checkpointing runs again during backward.
+An entry lives exactly as long as it can be of use: until a backward pass has gone through a forward
+of its layer, or until `ksvd_loss` has read it and the next forward begins. It keeps no graph alive
+beyond that, is not copied with the module, and a forward that gradient checkpointing runs again
+during backward is not counted twice.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-_CAPACITY = 16  # forwards without backward or `ksvd_loss`, beyond which something is wrong
-_COMPILED_CAPACITY = 4  # a compiled graph is specialised on the number of entries
+_CAPACITY = 32  # forwards without backward or `ksvd_loss`, beyond which something is wrong
 
 _keys = itertools.count(1)
 _ledgers: weakref.WeakValueDictionary[int, Ledger] = weakref.WeakValueDictionary()
@@ -30,53 +29,102 @@ class Entry(NamedTuple):
     terms: Tensor  # (3, B, h): sum_i e_i^T Lambda e_i, sum_j r_j^T Lambda r_j, Tr(W_e^T W_r)
     count_e: Tensor  # (B,): valid queries
     count_r: Tensor  # (B,): valid keys
+    with_grad: bool = True  # False: it ran under torch.no_grad
 
 
 class Ledger:
-    """The entries of one layer."""
+    """The entries of one layer. One thread at a time may train a layer."""
 
     def __init__(self) -> None:
         self.key = next(_keys)
         self.entries: list[Entry] = []
-        self.was_read = False
+        self.seen: tuple[Entry, ...] = ()  # what `read` returned last
+        # The key for compiled graphs: a number would make every layer a graph of its own.
+        self.tag = torch.tensor(self.key, device="cpu")
         _ledgers[self.key] = self
 
     def record(self, out: Tensor, entry: Entry) -> Tensor:
         """Remember an entry; returns `out`, from now on tied to it: a backward pass through either
-        removes the entry."""
+        releases the ledger."""
+        entry = entry._replace(with_grad=torch.is_grad_enabled())
         if torch.compiler.is_compiling():
-            if len(self.entries) >= _COMPILED_CAPACITY:
-                self.entries = []
-            terms = torch.ops.primal_attention.watch(entry.terms, self.key)
-            self.entries.append(entry._replace(terms=terms))
+            return self._record_compiled(out, entry)
+        if torch._C._are_functorch_transforms_active():
+            if not torch._C._functorch.is_batchedtensor(entry.terms):  # it would outlive its vmap
+                self._append(entry)
             return out
-        if self.was_read:
-            self.release()
         if entry.terms.requires_grad:
             out, terms = _Watch.apply(out, entry.terms, self.key)
             entry = entry._replace(terms=terms)
         if not _inside_backward():
-            self.entries.append(entry)
-            self._limit()
+            self._append(entry)
         return out
 
     def read(self) -> Sequence[Entry]:
-        self.was_read = True
-        return tuple(self.entries)
+        """The entries since the last backward pass, or since the forward after the last `read`.
+
+        Forwards under torch.no_grad count only where there are no others.
+        """
+        if torch.compiler.is_compiling():
+            self._collect_compiling()
+            return self.seen
+        self._collect()
+        if self.entries:
+            trained = [entry for entry in self.entries if entry.with_grad]
+            self.seen, self.entries = tuple(trained or self.entries), []
+        self.seen = tuple(_alive(self.seen))
+        return self.seen
 
     def release(self) -> None:
-        self.entries = []
-        self.was_read = False
+        self.entries, self.seen = [], ()
+        for name in self._slots():
+            delattr(self, name)
 
-    def _limit(self) -> None:
-        if len(self.entries) > _CAPACITY:
-            del self.entries[0]
+    def _append(self, entry: Entry) -> None:
+        self.seen = ()
+        self.entries = [*_alive(self.entries), entry]
+        if len(self.entries) > _CAPACITY and self.entries.pop(0).with_grad:
             warnings.warn(
                 f"a primal layer ran {_CAPACITY} training forwards without a backward pass or "
                 "ksvd_loss; the oldest is forgotten. For inference call model.eval() or use "
                 "torch.no_grad().",
                 stacklevel=2,
             )
+
+    # A compiled graph must not depend on what the ledger holds, or it would be compiled again for
+    # every state. So it only writes: each traced call has a slot (an attribute) of its own, and an
+    # operator that runs with the graph moves the slot's last entry away before it is overwritten.
+
+    def _record_compiled(self, out: Tensor, entry: Entry) -> Tensor:
+        slot = _new_slot()
+        terms = torch.ops.primal_attention.begin(entry.terms, self.tag, slot)
+        out, terms = _CompiledWatch.apply(out, terms, self.tag)
+        setattr(self, _name(slot), entry._replace(terms=terms))
+        return out
+
+    def begin(self, slot: int) -> None:
+        """A compiled forward starts that will write this slot."""
+        if self.seen:
+            self.release()
+        elif _name(slot) in vars(self):
+            self._collect()
+
+    def _collect(self) -> None:
+        for name in self._slots():
+            entry = getattr(self, name)
+            delattr(self, name)
+            self._append(entry)
+
+    def _collect_compiling(self) -> None:
+        """`ksvd_loss` inside a compiled graph sees the forwards of that graph."""
+        names = [name for name in map(_name, _slots_of_trace()) if hasattr(self, name)]
+        if names:
+            self.seen = tuple([getattr(self, name) for name in names])
+            for name in names:
+                delattr(self, name)
+
+    def _slots(self) -> list[str]:
+        return [name for name in vars(self) if name.startswith(_SLOT)]
 
     # A copy of a layer starts with an empty ledger of its own.
     def __deepcopy__(self, memo: dict[int, Any]) -> Ledger:
@@ -89,6 +137,12 @@ class Ledger:
 def _inside_backward() -> bool:
     """Whether the autograd engine is running: a forward now is a checkpoint's second one."""
     return bool(torch._C._current_graph_task_id() != -1)
+
+
+def _alive(entries: Sequence[Entry]) -> list[Entry]:
+    """Without those of a function transform (torch.func) that is over."""
+    dead = torch._C._functorch.is_dead_tensor_wrapper  # type: ignore[attr-defined]
+    return [entry for entry in entries if not dead(entry.terms)]
 
 
 def _release(key: int) -> None:
@@ -118,29 +172,65 @@ class _Watch(torch.autograd.Function):
 # The same for compiled graphs, where only registered operators keep their side effects.
 
 
-@torch.library.custom_op("primal_attention::watch", mutates_args=())
-def _watch(terms: Tensor, key: int) -> Tensor:
+class _CompiledWatch(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, out: Tensor, terms: Tensor, tag: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(tag)
+        return out.view_as(out), terms.view_as(terms)
+
+    @staticmethod
+    def backward(ctx: Any, g_out: Tensor, g_terms: Tensor) -> tuple[Tensor, Tensor, None]:
+        (tag,) = ctx.saved_tensors
+        return g_out, torch.ops.primal_attention.release(g_terms, tag), None
+
+
+@torch.library.custom_op("primal_attention::begin", mutates_args=())
+def _begin(terms: Tensor, tag: Tensor, slot: int) -> Tensor:
+    ledger = _ledgers.get(int(tag))
+    if ledger is not None:
+        ledger.begin(slot)
     return terms.clone()
 
 
-@torch.library.custom_op("primal_attention::release", mutates_args=())
-def _watch_backward(g_terms: Tensor, key: int) -> Tensor:
-    _release(key)
-    return g_terms.clone()
-
-
-@_watch.register_fake
-@_watch_backward.register_fake
-def _like(terms: Tensor, key: int) -> Tensor:
+@_begin.register_fake
+def _(terms: Tensor, tag: Tensor, slot: int) -> Tensor:
     return torch.empty_like(terms)
 
 
-def _setup(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
-    ctx.key = inputs[1]
+_begin.register_autograd(lambda ctx, g_terms: (g_terms, None, None))
 
 
-def _backward(ctx: Any, g_terms: Tensor) -> tuple[Tensor, None]:
-    return torch.ops.primal_attention.release(g_terms, ctx.key), None
+@torch.library.custom_op("primal_attention::release", mutates_args=())
+def _release_op(g_terms: Tensor, tag: Tensor) -> Tensor:
+    _release(int(tag))
+    return g_terms.clone()
 
 
-_watch.register_autograd(_backward, setup_context=_setup)
+@_release_op.register_fake
+def _(g_terms: Tensor, tag: Tensor) -> Tensor:
+    return torch.empty_like(g_terms)
+
+
+# Slots are numbered while a graph is traced, and are constants in it.
+
+_SLOT = "slot_"
+_slot_numbers = itertools.count()
+_traces: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
+
+
+def _name(slot: int) -> str:
+    return f"{_SLOT}{slot}"
+
+
+def _new_slot() -> int:
+    slot = next(_slot_numbers)
+    _traces.setdefault(torch._guards.TracingContext.get(), []).append(slot)
+    return slot
+
+
+def _slots_of_trace() -> tuple[int, ...]:
+    return tuple(_traces.get(torch._guards.TracingContext.get(), ()))
+
+
+for _constant in (_new_slot, _slots_of_trace):
+    torch.compiler.assume_constant_result(_constant)

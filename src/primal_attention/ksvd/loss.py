@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -32,27 +33,36 @@ def ksvd_loss(
     if reduction not in ("mean", "sum"):
         raise ValueError(f'reduction is {reduction!r}; expected "mean" or "sum"')
     check_positions(positions)
-    ledgers = [m.ledger for m in model.modules() if isinstance(getattr(m, "ledger", None), Ledger)]
-    if not ledgers:
+    modules = [(m, getattr(m, "ledger", None)) for m in model.modules()]
+    layers = [(m, ledger) for m, ledger in modules if isinstance(ledger, Ledger)]
+    if not layers:
         raise ValueError(f"{type(model).__name__} contains no primal attention layer")
-    recorded = [entries for entries in (ledger.read() for ledger in ledgers) if entries]
+    read = [(layer, ledger.read()) for layer, ledger in layers]
+    recorded = [(layer, entries) for layer, entries in read if entries]
     if not recorded:
         hint = "" if model.training else "; the model is in eval mode, call model.train()"
         raise RuntimeError(
             "ksvd_loss found no forward pass: call it after model(...) in training mode and before "
             f"loss.backward(){hint}"
         )
-    losses = torch.stack([_layer_loss(entries, positions) for entries in recorded])
-    if torch.is_grad_enabled() and not losses.requires_grad and _trainable(model):
+    if torch.is_grad_enabled() and any(_lost(layer, entries) for layer, entries in recorded):
         raise RuntimeError(
-            "the forward pass ran without gradients, so the KSVD loss cannot train anything: with "
+            "a forward pass ran without gradients, so the KSVD loss cannot train its layer: with "
             "gradient checkpointing pass use_reentrant=False; under torch.no_grad() call ksvd_loss "
-            "there too"
+            "there too; leave out a part that is not trained by ksvd_loss(part_that_is)"
         )
-    return losses.mean() if reduction == "mean" else losses.sum()
+    losses = [_layer_loss(entries, positions) for _, entries in recorded]
+    stacked = torch.stack([loss.to(losses[0].device) for loss in losses])
+    return stacked.mean() if reduction == "mean" else stacked.sum()
 
 
-def _layer_loss(entries: tuple[Entry, ...], positions: Positions) -> Tensor:
+def _lost(layer: nn.Module, entries: Sequence[Entry]) -> bool:
+    """Whether a layer that should learn ran without gradients."""
+    without = not all(entry.with_grad for entry in entries)
+    return without and any(p.requires_grad for p in layer.parameters())
+
+
+def _layer_loss(entries: Sequence[Entry], positions: Positions) -> Tensor:
     """The mean over all samples of the squared J of one layer."""
     squares = [_sample_objectives(entry, positions).square() for entry in entries]
     return torch.cat(squares).mean()
@@ -63,9 +73,5 @@ def _sample_objectives(entry: Entry, positions: Positions) -> Tensor:
     energy_e, energy_r, trace = entry.terms
     if positions == "sum":
         return objective(energy_e, energy_r, trace, positions="sum").mean(-1)
-    counts = {"count_e": entry.count_e.unsqueeze(-1), "count_r": entry.count_r.unsqueeze(-1)}
-    return objective(energy_e, energy_r, trace, **counts).mean(-1)
-
-
-def _trainable(model: nn.Module) -> bool:
-    return any(p.requires_grad for p in model.parameters())
+    count_e, count_r = entry.count_e.unsqueeze(-1), entry.count_r.unsqueeze(-1)
+    return objective(energy_e, energy_r, trace, count_e=count_e, count_r=count_r).mean(-1)

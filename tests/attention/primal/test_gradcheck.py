@@ -2,12 +2,18 @@
 
 import pytest
 import torch
-from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd import gradcheck as full_gradcheck
+from torch.autograd import gradgradcheck
 
 from primal_attention import ksvd_loss
 
 SELF = ["data-sample", "data-mean", "free", "tied", "free-causal", "tied-causal"]
 CROSS = ["data-sample", "data-mean", "free", "tied"]
+
+
+def gradcheck(call, inputs):
+    """Along one random direction: a fraction of the time, and a wrong entry still shows."""
+    return full_gradcheck(call, inputs, fast_mode=True)
 
 
 def function(layer, ignore, *, cross, positions="mean", seed=None):
@@ -40,7 +46,8 @@ def test_self_attention(kind, masked, fast, make_layer, make_rows, make_mask):
     layer = small(make_layer, kind)
     layer.fast = fast
     ignore = make_mask(2, 4, keep=2) if masked else None
-    assert gradcheck(function(layer, ignore, cross=False), arguments(layer, make_rows))
+    check = full_gradcheck if fast and masked else gradcheck
+    assert check(function(layer, ignore, cross=False), arguments(layer, make_rows))
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
@@ -53,11 +60,10 @@ def test_cross_attention(kind, masked, fast, make_layer, make_rows, make_mask):
     assert gradcheck(function(layer, ignore, cross=True), arguments(layer, make_rows))
 
 
-@pytest.mark.parametrize("cross", [False, True], ids=["self", "cross"])
-@pytest.mark.parametrize("kind", SELF)
+@pytest.mark.parametrize(
+    ("kind", "cross"), [*((kind, False) for kind in SELF), *((kind, True) for kind in CROSS)]
+)
 def test_positive_features(kind, cross, make_layer, make_rows, make_mask):
-    if cross and kind not in CROSS:
-        pytest.skip("causal layers have no cross-attention")
     layer = small(make_layer, kind, feature_map="exp")
     ignore = make_mask(2, 3 if cross else 4)
     assert gradcheck(function(layer, ignore, cross=cross), arguments(layer, make_rows))

@@ -14,7 +14,7 @@ from primal_attention import ksvd_loss
 EXACT = {"rtol": 1e-10, "atol": 1e-11}
 
 
-# -- the reference: nothing here is shared with the library but the parameters ----------------------
+# -- the reference: nothing here is shared with the library but the parameters ---------------------
 
 
 def feature(z, feature_map):
@@ -125,7 +125,7 @@ def reference(layer, x, y=None, ignore=None, positions="mean"):
             objectives.append(energy_e / 2 + energy_r / 2 - trace)
         out = layer.out_proj(torch.cat(by_head, dim=-1))
         if y is None and ignore is not None:
-            at = {j: row for j, row in zip(keep, out, strict=True)}
+            at = dict(zip(keep, out, strict=True))
             none = torch.zeros(layer.embed_dim, dtype=x.dtype)
             out = torch.stack([at.get(j, none) for j in range(x.shape[1])])
         outputs.append(out)
@@ -178,9 +178,7 @@ def test_layer_is_the_reference(
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 6, 11])
 @pytest.mark.parametrize("kind", ["data-sample", "data-mean"])
-def test_fewer_and_more_positions_than_anchors(
-    kind, length, make_layer, make_rows, gradients, run
-):
+def test_fewer_and_more_positions_than_anchors(kind, length, make_layer, make_rows, gradients, run):
     layer = make_layer(kind, seed=6)
     x = make_rows(1, length, 6, seed=length)
     check(layer, x, None, None, make_rows(1, length, 6, seed=5), gradients, run, True)
@@ -188,9 +186,7 @@ def test_fewer_and_more_positions_than_anchors(
 
 @pytest.mark.parametrize("anchors", [1, 2, 3, 9])
 @pytest.mark.parametrize("kind", ["data-sample", "data-mean"])
-def test_any_number_of_anchors(
-    kind, anchors, make_layer, make_rows, make_mask, gradients, run
-):
+def test_any_number_of_anchors(kind, anchors, make_layer, make_rows, make_mask, gradients, run):
     layer = make_layer(kind, anchors=anchors, seed=8)
     x, ignore = make_rows(2, 6, 6), make_mask(2, 6)
     check(layer, x, None, ignore, make_rows(2, 6, 6, seed=5), gradients, run, True)
@@ -211,9 +207,7 @@ def test_anchor_positions_are_numpys(make_layer, make_rows):
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 7, 12, 16, 40])
 @pytest.mark.parametrize("kind", ["data-sample", "data-mean", "free", "tied", "free-causal"])
-def test_in_pieces(
-    kind, most, make_layer, make_rows, make_mask, gradients, run, monkeypatch
-):
+def test_in_pieces(kind, most, make_layer, make_rows, make_mask, gradients, run, monkeypatch):
     """At most `most` positions a piece: sequences and batches are cut, evenly or not."""
     layer = make_layer(kind, seed=most)
     channels = 2 * layer.embed_dim + 2 * layer.num_heads * layer.rank

@@ -27,12 +27,13 @@ def sampled_positions(length: Tensor, n: int) -> Tensor:
 def _unmasked_positions(length: int, n: int, device: torch.device) -> Tensor:
     if torch.compiler.is_compiling():
         return sampled_positions(torch.full((1,), length, device=device), n)
-    return _remembered_positions(length, n, device)
+    return torch.tensor(_remembered_positions(length, n), device=device)
 
 
-@functools.lru_cache(maxsize=64)
-def _remembered_positions(length: int, n: int, device: torch.device) -> Tensor:
-    return sampled_positions(torch.full((1,), length, device=device), n)
+@functools.lru_cache(maxsize=256)
+def _remembered_positions(length: int, n: int) -> tuple[tuple[int, ...], ...]:
+    """The numbers, not a tensor: that one would remember device modes and inference mode too."""
+    return (tuple(sampled_positions(torch.tensor([length], device="cpu"), n)[0].tolist()),)
 
 
 def valid_positions(ignore: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 from ...ksvd.features import Cosine
 from ...ksvd.ledger import Entry
 from ...ksvd.objective import trace_term
+from ...ksvd.precision import without_autocast
 from ..inputs import Sequences
 from . import plain
 from .anchors import mean_anchors, sample_anchors
@@ -42,14 +43,13 @@ def attend(
     layer: PrimalAttention, call: Sequences, state: PrimalState | None, *, record: bool
 ) -> tuple[Tensor, PrimalState | None]:
     """The output (B, N, d), and in causal layers with a given state the state after it."""
-    device = call.x.device.type
-    dtype = call.x.dtype
-    if torch.is_autocast_enabled(device):
-        dtype = torch.get_autocast_dtype(device)
+    device, dtype = call.x.device, call.x.dtype
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+        dtype = torch.get_autocast_dtype(device.type)
     record = record and not torch.compiler.is_exporting()
     x = call.x.to(dtype)
     call = call._replace(x=x, y=x if call.is_self else call.y.to(dtype))
-    with torch.autocast(device, enabled=False):
+    with without_autocast(device):
         maps = layer.maps(dtype)
         if layer.causal:
             result = _causal(layer, maps, call, state, record)

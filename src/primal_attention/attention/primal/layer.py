@@ -126,7 +126,7 @@ class PrimalAttention(nn.Module):
                 nn.init.xavier_uniform_(half)
         else:
             for head in (*self.w_e, *self.w_r):
-                nn.init.orthogonal_(head)
+                _orthogonal_(head)
         nn.init.uniform_(self.sqrt_lambda)
         self.concat.reset_parameters()
         self.out_proj.reset_parameters()
@@ -292,3 +292,10 @@ class PrimalAttention(nn.Module):
             f"{self.embed_dim}, {self.num_heads}, rank={self.rank}, {kind}, causal={self.causal}, "
             f"dropout={self.dropout}"
         )
+
+
+@torch.no_grad()
+def _orthogonal_(matrix: Tensor) -> None:
+    """nn.init.orthogonal_ in float32 or wider: there is no QR in half precision."""
+    wide = torch.empty_like(matrix, dtype=torch.promote_types(matrix.dtype, torch.float32))
+    matrix.copy_(nn.init.orthogonal_(wide))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-PIECE = 2**21  # numbers (8 MiB in float32) that the features and scores of a piece may take
+PIECE = 2**20  # numbers (4 MiB in float32) that the features and scores of a piece may take
 
 
 class Piece(NamedTuple):

@@ -66,5 +66,7 @@ def causal_scan(
         sums = sums + state.unsqueeze(-3)
     first = torch.zeros_like(sums[..., :1, :, :]) if state is None else state.unsqueeze(-3)
     before = torch.cat([first, sums[..., :-1, :, :]], dim=-3)
+    # A later NaN must not reach earlier rows as 0 * NaN; the rows after it have it from q k^T.
+    v = v.masked_fill(k.isnan().any(-1, keepdim=True), 0.0)
     out = q @ before + (q @ k.mT).tril() @ v
     return out.flatten(-3, -2)[..., :length, :], sums[..., -1, :, :]

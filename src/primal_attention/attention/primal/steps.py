@@ -53,6 +53,7 @@ class Steps:
         shared: bool,
         dropout: float = 0.0,
         keep_all: bool = True,
+        keep_scores: bool = True,
         buffers: Sequence[Tensor | None] = (None, None, None, None),
     ) -> None:
         self.x, self.ignore, self.w_in, self.b_in, self.w_out = x, ignore, w_in, b_in, w_out
@@ -61,10 +62,10 @@ class Steps:
         self.wide = x.dtype if x.dtype == torch.float64 else torch.float32
         width, n_scores = w_in.shape[0], w_out.shape[1]
         self.pieces = list(pieces(x, width + n_scores))
-        self.keep_all = keep_all
+        self.keep_all, self.keep_scores = keep_all, keep_scores
         self.qk = self.store(width, whole=keep_all, data=buffers[0])
         self.inverse = self.store(sides, whole=keep_all, dtype=self.wide, data=buffers[1])
-        self.scores = self.store(n_scores, whole=keep_all, data=buffers[2])
+        self.scores = self.store(n_scores, whole=keep_all and keep_scores, data=buffers[2])
         self.keep = self.store(n_scores, whole=keep_all, data=buffers[3]) if dropout else None
         self.work = self.store(width, dtype=self.wide)
         if buffers[0] is not None:  # going back
@@ -88,8 +89,9 @@ class Steps:
 
     @property
     def buffers(self) -> tuple[Tensor | None, ...]:
+        scores = self.scores.data if self.keep_scores else None
         keep = None if self.keep is None else self.keep.data
-        return self.qk.data, self.inverse.data, self.scores.data, keep
+        return self.qk.data, self.inverse.data, scores, keep
 
     # -- views of a piece ------------------------------------------------------------------------
 
@@ -146,8 +148,8 @@ class Steps:
             inverse.masked_fill_(hidden.transpose(1, 2), 0.0)
         return qk, inverse
 
-    def emit(self, piece: Piece, weights: Tensor | None, b_out: Tensor, out: Tensor) -> Tensor:
-        """Scores `(W^T q) / |q|` (equation 9) and the output rows; returns the scores."""
+    def score(self, piece: Piece, weights: Tensor | None) -> Tensor:
+        """The scores `(W^T q) / |q|` (equation 9) of a piece whose features are there."""
         groups = self.groups(piece)
         qk, inverse = self.qk.at(piece, groups), self.inverse.at(piece, groups)
         scores = self.scores.at(piece, groups)
@@ -156,7 +158,12 @@ class Steps:
         else:
             torch.bmm(self.weights(weights, piece), self.as_batch(qk), out=self.as_batch(scores))
             self.by_side(scores).mul_(inverse.unsqueeze(2))
-        used = scores
+        return scores
+
+    def emit(self, piece: Piece, weights: Tensor | None, b_out: Tensor, out: Tensor) -> Tensor:
+        """Scores and the output rows; returns the scores."""
+        groups = self.groups(piece)
+        scores = used = self.score(piece, weights)
         if self.keep is not None:
             keep = self.keep.at(piece, groups)
             keep.bernoulli_(1.0 - self.dropout).div_(1.0 - self.dropout)

@@ -51,7 +51,7 @@ def attend_tied(
         x, ignore, w_in, b_in, w_out, sides=sides, shared=False, dropout=dropout, keep_all=False
     )
     weights, _ = _sum_projections(steps, scale, w_dual)
-    out, energy = _evaluate(steps, weights, b_out, want_energy, fresh=True)
+    out, energy = _evaluate(steps, weights, b_out, want_energy, fresh=len(steps.pieces) > 1)
     return out, energy, weights
 
 
@@ -79,7 +79,7 @@ def _sum_projections(steps: Steps, scale: Tensor, w_dual: Tensor) -> tuple[Tenso
 def _evaluate(
     steps: Steps, weights: Tensor, b_out: Tensor, want_energy: bool, *, fresh: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Second sweep: output and energies. `fresh`: features were not kept, so make them again."""
+    """Second sweep: output and energies. `fresh`: features were not kept: make them again."""
     x = steps.x
     out = torch.empty_like(x)
     shape = (len(x), steps.sides, steps.rank)
@@ -109,7 +109,11 @@ class _Tied(torch.autograd.Function):
         dropout: float,
         want_energy: bool,
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        steps = Steps(x, ignore, w_in, b_in, w_out, sides=sides, shared=False, dropout=dropout)
+        # Scores are cheap to make again; with the duals they would be too much to keep.
+        steps = Steps(
+            x, ignore, w_in, b_in, w_out,
+            sides=sides, shared=False, dropout=dropout, keep_scores=False,
+        )  # fmt: skip
         weights, duals = _sum_projections(steps, scale, w_dual)
         out, energy = _evaluate(steps, weights, b_out, want_energy, fresh=False)
         ctx.sides, ctx.dropout = sides, dropout
@@ -129,7 +133,7 @@ class _Tied(torch.autograd.Function):
         )
         steps = Steps(
             x, ignore, w_in, b_in, w_out,
-            sides=ctx.sides, shared=False, dropout=ctx.dropout, buffers=buffers,
+            sides=ctx.sides, shared=False, dropout=ctx.dropout, keep_scores=False, buffers=buffers,
         )  # fmt: skip
         duals_at = steps.store(w_dual.shape[0], whole=True, data=duals_data)
         g = torch.zeros_like(x) if g is None else g.contiguous()
@@ -143,6 +147,7 @@ class _Tied(torch.autograd.Function):
             g_rows = steps.visible_rows(g, piece)
             add_column_sums(g_rows, d_b_out)
             d_scores = d_scores_at.at(piece, steps.groups(piece))
+            steps.score(piece, weights)
             dot = steps.emit_backward(piece, g_rows, g_energy, d_scores, d_weights, d_w_out)
             dots_at.at(piece, steps.groups(piece)).copy_(dot)
         if g_weights is not None:
