@@ -269,5 +269,5 @@ def test_unknown_conventions(bad, make_encoder, randn):
     model = make_encoder({"weights": "free"})
     model(randn(1, 4, 8))
     ((name, value),) = bad.items()
-    with pytest.raises(ValueError, match=f"{name} is '{value}'; expected \"mean\" or \"sum\""):
+    with pytest.raises(ValueError, match=f'{name} is \'{value}\'; expected "mean" or "sum"'):
         pa.ksvd_loss(model, **bad)

@@ -76,7 +76,7 @@ def decoder_block(layer, x, memory):
         return turned(layer.self_attn(turned(h))[0])
 
     def cross(h):
-        return turned(layer.multihead_attn(turned(h), turned(memory), turned(memory))[0])
+        return turned(layer.multihead_attn(turned(h), turned(memory))[0])
 
     def feed(h):
         return layer.linear2(layer.linear1(h).relu())
@@ -147,19 +147,29 @@ def test_encoder(kind, batch_first, nested, mode, encoder_layer, randn):
         assert_close(found[~mask], expected[~mask], **CLOSE)
 
 
-def test_an_encoder_whose_attention_is_replaced_afterwards(encoder_layer, randn):
-    """TransformerEncoder decides on nested tensors when it is built, from the layer it is given."""
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
+@pytest.mark.parametrize("kind", ENCODERS + CAUSAL, ids=str)
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_an_encoder_whose_attention_is_replaced_afterwards(kind, mode, randn):
+    """TransformerEncoder decides when it is built that it will send nested tensors in inference."""
     plain = nn.TransformerEncoderLayer(WIDTH, HEADS, 16, 0.0, batch_first=True).double()
     model, x = nn.TransformerEncoder(plain, 2), randn(3, 7, WIDTH)
+    assert model.use_nested_tensor
     for block in model.layers:
-        block.self_attn = attention({"weights": "tied"}, True)
+        block.self_attn = attention(kind, True)
     mask = torch.zeros(3, 7, dtype=torch.bool)
-    mask[:, 6:], mask[1, 4:] = True, True
-    expected = model.train()(x, src_key_padding_mask=mask).detach()
-    model.eval()
-    with torch.no_grad():
+    mask[1, 4:], mask[2, 1:] = True, True
+    expected = x
+    for block in model.layers:
+        expected = encoder_block(block, expected, mask)
+    calls = []
+    for block in model.layers:
+        calls_of(block.self_attn, calls)
+    with mode(model):
         found = model(x, src_key_padding_mask=mask)
-    assert_close(found[~mask][: expected[~mask].shape[0]], expected[~mask], **CLOSE)
+    assert len(calls) == 2
+    assert found.shape == x.shape
+    assert_close(found[~mask], expected[~mask].detach(), **CLOSE)
 
 
 @pytest.mark.parametrize("kind", CAUSAL, ids=weights_of)

@@ -232,5 +232,6 @@ def _slots_of_trace() -> tuple[int, ...]:
     return tuple(_traces.get(torch._guards.TracingContext.get(), ()))
 
 
+# What torch.compiler.assume_constant_result does, which would import the whole compiler.
 for _constant in (_new_slot, _slots_of_trace):
-    torch.compiler.assume_constant_result(_constant)
+    vars(_constant)["_dynamo_marked_constant"] = True

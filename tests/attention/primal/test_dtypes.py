@@ -65,7 +65,7 @@ def test_near_float64(kind, feature_map, fast, dtype, make_layer, make_rows, mak
     assert_close(j.double(), j64, rtol=20 * torch.finfo(dtype).eps, atol=0)
     for name, gradient in grads.items():
         assert gradient.dtype == dtype
-        assert_near(gradient, grads64[name], ulps=20)
+        assert_near(gradient, grads64[name], ulps=30)  # sums over positions cancel
 
 
 @half

@@ -264,6 +264,7 @@ def test_no_nan_for_zero_small_and_large_rows(
     assert_finite(step(layer, x, ignore=ignore))
 
 
+CLOSE_TYPES = (torch.float32, torch.float64)
 MAGNITUDES = (-300, -40, -20, -10, -3, -1, *[0.25 * i for i in range(13)], 4, 6)
 
 
@@ -297,6 +298,23 @@ def test_gradient_is_finite_where_the_output_is_moderate(kind, dtype, make_layer
         found = torch.autograd.grad(out.sum(), [x, layer.in_proj_weight, layer.w_e])
         assert all(torch.isfinite(gradient).all() for gradient in found), f"x of size 1e{exponent}"
     assert largest >= 0.5
+
+
+@pytest.mark.parametrize("kind", ["tied", "tied-causal"])
+def test_small_denominators_do_not_cost_the_answer(kind, make_layer, make_rows):
+    """Features of long queries are tiny, their ratio is not: float32 stays near float64."""
+    layer, wide = (make_layer(kind, feature_map="exp", dtype=d) for d in CLOSE_TYPES)
+    for exponent in (0.0, 0.25, 0.4):
+        x = (make_rows(2, 6, 6, seed=3) * 10.0**exponent).float()
+        results = []
+        for one in (layer, wide):
+            rows = x.to(one.in_proj_weight.dtype).requires_grad_()
+            out = one.eval()(rows)[0]
+            (gradient,) = torch.autograd.grad(out.sum(), rows)
+            results.append((out.detach(), gradient))
+        for found, expected in zip(*results, strict=True):
+            error = (found - expected).abs().max() / expected.abs().max()
+            assert error < 1e-3, f"x of size 1e{exponent}"
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...ksvd.precision import widen
+
 
 def sampled_positions(length: Tensor, n: int) -> Tensor:
     """`round(linspace(0, L - 1, n))` for every L of length (B,), as (B, n), in exact integers.
@@ -95,10 +97,10 @@ def mean_anchors(x: Tensor, ignore: Tensor | None, n: int) -> Tensor:
     if ignore is not None:
         segment = segment.masked_fill(ignore, n)  # a bin of its own, dropped below
     index = segment.unsqueeze(-1).expand(-1, -1, width)
-    sums = x.new_zeros(batch, n + 1, width).scatter_add(1, index, x)
-    sizes = x.new_zeros(batch, n + 1).scatter_add(
-        1, segment, torch.ones_like(segment, dtype=x.dtype)
-    )
+    wide = widen(x)
+    sums = wide.new_zeros(batch, n + 1, width).scatter_add(1, index, wide)
+    sizes = torch.zeros(batch, n + 1, dtype=torch.long, device=x.device)
+    sizes = sizes.scatter_add(1, segment, torch.ones_like(segment))
     means = sums[:, :n] / sizes[:, :n].clamp(min=1).unsqueeze(-1)
     chosen = torch.arange(n, device=x.device) * segments // n  # (B, n)
-    return means.gather(1, chosen.unsqueeze(-1).expand(-1, -1, width))
+    return means.to(x.dtype).gather(1, chosen.unsqueeze(-1).expand(-1, -1, width))

@@ -10,7 +10,7 @@ from torch import Tensor
 from ...ksvd.features import Cosine
 from ...ksvd.ledger import Entry
 from ...ksvd.objective import trace_term
-from ...ksvd.precision import without_autocast
+from ...ksvd.precision import widen, without_autocast
 from ..inputs import Sequences
 from . import plain
 from .anchors import mean_anchors, sample_anchors
@@ -43,6 +43,8 @@ def attend(
     layer: PrimalAttention, call: Sequences, state: PrimalState | None, *, record: bool
 ) -> tuple[Tensor, PrimalState | None]:
     """The output (B, N, d), and in causal layers with a given state the state after it."""
+    if layer.folded and layer.training:
+        raise RuntimeError("a folded layer is for inference only; expected model.eval()")
     device, dtype = call.x.device, call.x.dtype
     if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
         dtype = torch.get_autocast_dtype(device.type)
@@ -65,11 +67,13 @@ def attend(
     return out, result.state
 
 
-def is_fast(layer: PrimalAttention) -> bool:
-    """Whether the hand-written passes may serve: eager, cosine features, no function transform."""
+def is_fast(layer: PrimalAttention, dtype: torch.dtype) -> bool:
+    """Whether the hand-written passes may serve: eager, cosine features, no function transform, and
+    not float16, where scores before their division by the norm may overflow."""
     return (
         layer.fast
         and isinstance(layer.feature_map, Cosine)
+        and dtype != torch.float16
         and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
     )
@@ -111,7 +115,7 @@ def _evaluate(
 ) -> Result:
     """Scores and output for given projections (B or 1, z, h, s, m)."""
     hidden = call.ignore if call.is_self else None
-    if is_fast(layer):
+    if is_fast(layer, call.x.dtype):
         identity = layer.folded == "features" and not torch.is_grad_enabled()
         weights = None if identity else projections.flatten(1, 2)
         out, energy = attend_given(
@@ -125,7 +129,7 @@ def _evaluate(
         phi_keys = phi if call.is_self else None
         if layer.feature_map.positive and key_sum is None:
             phi_keys = phi if call.is_self else _key_features(layer, maps, call)
-            key_sum = plain.hide_features(phi_keys, call.ignore)[:, 1].sum(-2)
+            key_sum = widen(plain.hide_features(phi_keys, call.ignore)[:, 1]).sum(-2)
         scores = plain.given_scores(phi, projections.mT, hidden, key_sum)
         out = plain.output(scores, hidden, maps.w_out, maps.b_out, _dropout(layer))
         energy = plain.energy(scores) if want_energy else None
@@ -145,9 +149,9 @@ def _key_features(layer: PrimalAttention, maps: Maps, call: Sequences) -> Tensor
 
 
 def _tied(layer: PrimalAttention, maps: Maps, call: Sequences, want_energy: bool) -> Result:
-    scale = 1.0 / _count(call.y, call.ignore).clamp(min=1).to(call.y.dtype)
+    scale = 1.0 / count_valid(call.y, call.ignore).clamp(min=1).to(call.y.dtype)
     w_dual = layer.dual_weight.to(call.y.dtype)
-    if call.is_self and is_fast(layer):
+    if call.is_self and is_fast(layer, call.x.dtype):
         out, energy, weights = attend_tied(
             call.x, call.ignore, scale, maps.w_in, maps.b_in, w_dual, maps.w_out, maps.b_out,
             sides=2 * layer.num_heads, dropout=_dropout(layer), want_energy=want_energy,
@@ -160,7 +164,7 @@ def _tied(layer: PrimalAttention, maps: Maps, call: Sequences, want_energy: bool
     if not layer.feature_map.positive:
         result = _evaluate(layer, maps, call, weights.mT, want_energy)
         return result._replace(tied=weights.mT)
-    sums = phi_keys.sum(-2) * scale[:, None, None, None]
+    sums = widen(phi_keys).sum(-2) * scale[:, None, None, None]
     phi = phi_keys
     if not call.is_self:
         phi = plain.features(call.x, maps.w_in, maps.b_in, layer.feature_map)
@@ -194,12 +198,12 @@ def _causal_free(
 ) -> Result:
     """Queries and keys are replaced by their running means (appendix, figure 3)."""
     valid = None if call.ignore is None else ~call.ignore
-    mean, total, count = running_mean(call.x, valid, state.sums.to(call.x.dtype), state.seen)
+    mean, total, count = running_mean(call.x, valid, state.sums, state.seen)
     call = call._replace(x=mean, y=mean)
     key_sum = None
     if state.key_sum is not None:
         phi_k = plain.hide_features(_key_features(layer, maps, call), call.ignore)[:, 1]
-        key_sum = phi_k.cumsum(-2) + state.key_sum.to(phi_k.dtype).unsqueeze(2)
+        key_sum = widen(phi_k).cumsum(-2) + state.key_sum.unsqueeze(2)
     projections = layer.projections(call.x.dtype)[None]
     result = _evaluate(layer, maps, call, projections, want_energy, key_sum)
     last = None if key_sum is None else key_sum[:, :, -1]
@@ -219,11 +223,11 @@ def _causal_tied(
     if call.ignore is not None:
         steps = (~call.ignore).long()
     counts = state.seen.unsqueeze(-1) + steps.cumsum(-1)
-    scores, sums = plain.causal_tied_scores(phi, dual, counts, positive, state.sums.to(x.dtype))
+    scores, sums = plain.causal_tied_scores(phi, dual, counts, positive, state.sums)
     out = plain.output(scores, call.ignore, maps.w_out, maps.b_out, _dropout(layer))
     energy = plain.energy(scores) if want_energy else None
-    scale = 1.0 / counts[:, -1].clamp(min=1).to(x.dtype)
-    weights = sums[..., : layer.rank] * scale[:, None, None, None, None]
+    scale = 1.0 / counts[:, -1].clamp(min=1).to(sums.dtype)
+    weights = sums[..., : layer.rank].flip(1) * scale[:, None, None, None, None]  # W_e, W_r
     after = PrimalState(sums, counts[:, -1], None)
     return Result(out, energy, weights.mT, after)
 
@@ -231,7 +235,7 @@ def _causal_tied(
 # -- the objective ---------------------------------------------------------------------------------
 
 
-def _count(y: Tensor, ignore: Tensor | None) -> Tensor:
+def count_valid(y: Tensor, ignore: Tensor | None) -> Tensor:
     """(B,): the number of valid positions."""
     if ignore is None:
         return torch.full((y.shape[0],), y.shape[1], device=y.device)
@@ -250,6 +254,6 @@ def _entry(layer: PrimalAttention, call: Sequences, result: Result) -> Entry:
     else:
         trace = trace_term(result.tied[:, 0], result.tied[:, 1]).to(energy.dtype)
     terms = torch.cat([energies, trace.unsqueeze(0)])
-    count_r = _count(call.y, call.ignore)
-    count_e = count_r if call.is_self else _count(call.x, None)
+    count_r = count_valid(call.y, call.ignore)
+    count_e = count_r if call.is_self else count_valid(call.x, None)
     return Entry(terms, count_e, count_r)

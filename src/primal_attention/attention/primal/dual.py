@@ -9,18 +9,19 @@ from torch import Tensor
 
 from ...ksvd.factors import KernelFactors
 from ...ksvd.objective import Positions, check_positions
+from ...ksvd.precision import widen
 from ...ksvd.problem import KSVDProblem
 from ..inputs import Sequences
 from . import plain
 from .anchors import mean_anchors, sample_anchors
-from .compute import _count
+from .compute import count_valid
 from .running import running_mean
 
 if TYPE_CHECKING:
     from .layer import PrimalAttention
 
 
-def kernel(layer: PrimalAttention, call: Sequences) -> Tensor:
+def dense_kernel(layer: PrimalAttention, call: Sequences) -> Tensor:
     """The induced kernel K (B, h, N, M), formed: quadratic, for a person who asks.
 
     Causal tied layers sum over j <= i: their kernel is the lower triangle.
@@ -57,7 +58,7 @@ def problem(layer: PrimalAttention, call: Sequences) -> KSVDProblem:
     phi_q, phi_k = _features(layer, call)
     valid = None if call.ignore is None else ~call.ignore.unsqueeze(1)
     if layer.weights == "tied":
-        scale = 1.0 / _count(call.y, call.ignore).clamp(min=1).to(phi_k.dtype)
+        scale = 1.0 / count_valid(call.y, call.ignore).clamp(min=1).to(phi_k.dtype)
         y = plain.hide(call.y, call.ignore)
         dual = plain.duals(y, layer.dual_weight, layer.num_heads)
         key_phi = torch.stack(_features(layer, call._replace(x=call.y)), dim=1)
@@ -83,9 +84,11 @@ def init_ksvd_(layer: PrimalAttention, call: Sequences, positions: Positions) ->
     phi_q, phi_k = _features(layer, call)
     f = _anchor_rows(layer, call)
     if f is not None:
+        f = f.to(phi_q.dtype)
         phi_q, phi_k = phi_q @ f.mT, phi_k @ f.mT  # (B, h, N, n)
     a, b = (phi.transpose(0, 1).flatten(1, 2) for phi in (phi_q, phi_k))  # (h, B * N, n)
-    left, sigma, right = KernelFactors(a, b).svd(layer.rank)
+    kernel = KernelFactors(a, b)
+    left, sigma, right = kernel.svd(min(layer.rank, kernel.max_rank))
     smallest = sigma[:, -1:].amin() if sigma.shape[-1] == layer.rank else sigma.new_zeros(())
     if not bool(smallest > torch.finfo(sigma.dtype).eps * len(a[0]) * sigma.amax()):
         raise ValueError(
@@ -94,7 +97,7 @@ def init_ksvd_(layer: PrimalAttention, call: Sequences, positions: Positions) ->
         )
     layer.w_e.copy_(b.mT @ right)
     layer.w_r.copy_(a.mT @ left)
-    count = _count(call.y, call.ignore).sum() if positions == "mean" else 1
+    count = count_valid(call.y, call.ignore).sum() if positions == "mean" else 1
     layer.sqrt_lambda.copy_((count / sigma).sqrt())
 
 
@@ -119,7 +122,7 @@ def _features(layer: PrimalAttention, call: Sequences) -> tuple[Tensor, Tensor]:
     at_y = at_x if call.is_self else both(y, call.ignore)
     phi_q, phi_k = at_x[:, 0], at_y[:, 1]
     if layer.feature_map.positive and layer.weights != "tied":
-        key_sum = phi_k.cumsum(-2) if layer.causal else phi_k.sum(-2)
+        key_sum = widen(phi_k).cumsum(-2) if layer.causal else widen(phi_k).sum(-2)
         phi_q = phi_q * plain.inverse_positive(plain.normaliser(at_x, key_sum))[:, 0].sqrt()
         phi_k = phi_k * plain.inverse_positive(plain.normaliser(at_y, key_sum))[:, 0].sqrt()
     return phi_q, phi_k

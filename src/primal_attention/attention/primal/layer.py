@@ -11,6 +11,7 @@ from ...ksvd.factors import KernelFactors
 from ...ksvd.features import FeatureMap, make_feature_map
 from ...ksvd.ledger import Ledger
 from ...ksvd.objective import Positions
+from ...ksvd.precision import widen
 from ...ksvd.problem import KSVDProblem
 from ..inputs import Sequences, arrange
 from ..masks import check_attention_mask
@@ -157,19 +158,17 @@ class PrimalAttention(nn.Module):
         check_attention_mask(
             attn_mask, is_causal, causal=self.causal, queries=call.x.shape[1], keys=call.y.shape[1]
         )
-        if self.folded and self.training:
-            raise RuntimeError("a folded layer is for inference only; expected model.eval()")
         out, _ = attend(self, call, None, record=self.training)
         if not need_weights:
             return call.restore(out), None
-        kernel = dual.kernel(self, call)  # (B, h, N, M)
+        kernel = dual.dense_kernel(self, call)  # (B, h, N, M)
         kernel = kernel.mean(1) if average_attn_weights else kernel
         return call.restore(out), kernel if call.batched else kernel.squeeze(0)
 
     def init_state(self, batch_size: int) -> PrimalState:
         """The state of a stream before its first token; causal layers only."""
         self._expect_causal("init_state")
-        like = self.in_proj_weight
+        like = widen(self.in_proj_weight.detach()[:0])  # sums over a long context: float32 at least
         seen = torch.zeros(batch_size, dtype=torch.long, device=like.device)
         features, positive = self.feature_map.output_dim, self.feature_map.positive
         if self.weights == "tied":

@@ -13,14 +13,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...ksvd.features import FeatureMap
+from ...ksvd.precision import widen
 from .running import causal_scan
 
 
 def features(x: Tensor, w_in: Tensor, b_in: Tensor | None, feature_map: FeatureMap) -> Tensor:
-    """phi_q and phi_k of every position (equation 1 and Remark 4.1): (B, z, h, N, m)."""
+    """phi_q and phi_k of every position (equation 1 and Remark 4.1): (B, z, h, N, m).
+
+    Positive features are kept in float32 at least: they range beyond half precision.
+    """
     qk = F.linear(x, w_in, b_in)  # (B, N, 2d)
     heads = qk.unflatten(-1, (2, -1, feature_map.head_dim))  # (B, N, z, h, p)
-    phi: Tensor = feature_map(heads.permute(0, 2, 3, 1, 4))
+    heads = heads.permute(0, 2, 3, 1, 4)
+    phi: Tensor = feature_map(widen(heads) if feature_map.positive else heads)
     return phi
 
 
@@ -41,7 +46,7 @@ def normaliser(phi: Tensor, key_sum: Tensor) -> Tensor:
     """
     if key_sum.dim() == 3:
         key_sum = key_sum.unsqueeze(2)
-    return (phi[:, 0] * key_sum).sum(-1)[:, None, :, :, None]
+    return (phi[:, 0].to(key_sum.dtype) * key_sum).sum(-1)[:, None, :, :, None]
 
 
 def given_scores(
@@ -49,15 +54,18 @@ def given_scores(
 ) -> Tensor:
     """`e = W_e|X^T phi_q`, `r = W_r|X^T phi_k` (equation 9), both scaled by D^{-1/2} if the feature
     map has a normaliser. weights: (B or 1, z, h, m, s); scores: (B, z, h, N, s)."""
-    scores = phi @ weights
+    scores = phi @ weights.to(phi.dtype)
     if key_sum is not None:
-        scores = scores * inverse_positive(normaliser(phi, key_sum)).sqrt()
+        scaled = scores * inverse_positive(normaliser(phi, key_sum)).sqrt()
+        scores = scaled.to(scores.dtype)
     return hide_features(scores, ignore)
 
 
 def inverse_positive(denominator: Tensor) -> Tensor:
-    """1 / D, and 0 where nothing was summed."""
-    empty = denominator <= 0
+    """1 / D in float32 or wider, and 0 where nothing was summed or all features underflow: below
+    that bound the derivative 1 / D^2 would not be finite."""
+    denominator = widen(denominator)
+    empty = denominator <= torch.finfo(denominator.dtype).tiny ** 0.5
     return torch.where(empty, 0.0, 1.0 / torch.where(empty, 1.0, denominator))
 
 
@@ -72,22 +80,29 @@ def tied_weights(phi: Tensor, dual: Tensor, scale: Tensor) -> Tensor:
 
     phi and dual must be zero at ignored positions.
     """
-    sums = phi.mT @ dual  # z: sum phi_q h_e^T = W_r, sum phi_k h_r^T = W_e
-    return sums.flip(1) * scale.view(-1, 1, 1, 1, 1)
+    # scaled before the sum: in float16 the sum would overflow
+    scaled = (dual * scale.view(-1, 1, 1, 1, 1)).to(phi.dtype)
+    sums = phi.mT @ scaled  # phi_q h_e^T = W_r, phi_k h_r^T = W_e
+    return sums.flip(1)
 
 
 def tied_scores(phi: Tensor, weights: Tensor, sums: Tensor | None) -> Tensor:
     """Scores of the points phi (B, z, h, N, m). With a positive feature map, `sums` (B, z, h, m)
     are c times the sums of phi_q and phi_k over the context, and scores are divided by
     `phi_q (Phi_k^T 1)` and `phi_k (Phi_q^T 1)`: the constant c cancels."""
-    scores = phi @ weights
     if sums is None:
-        return scores
-    return scores * inverse_positive(phi @ sums.flip(1).unsqueeze(-1))
+        return phi @ weights
+    # Any factor of a row of phi, or of the context, cancels too: bring both to size 1.
+    sums = widen(sums).flip(1).unsqueeze(-1)  # (B, z, h, m, 1)
+    size = inverse_positive(sums.detach().amax(-2, keepdim=True))
+    rows = widen(phi)
+    rows = rows * inverse_positive(rows.detach().amax(-1, keepdim=True))
+    ratio = (rows @ (widen(weights) * size)) * inverse_positive(rows @ (sums * size))
+    return ratio.to(phi.dtype)
 
 
 def causal_tied_scores(
-    phi: Tensor, dual: Tensor, counts: Tensor, positive: bool, state: Tensor | None
+    phi: Tensor, dual: Tensor, counts: Tensor, positive: bool, state: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Tied scores whose sums run over j <= i; returns scores and state (B, z, h, m, s (+ 1)).
 
@@ -96,9 +111,10 @@ def causal_tied_scores(
     """
     if positive:
         dual = F.pad(dual, (0, 1), value=1.0)
-    scores, state = causal_scan(phi, phi.flip(1), dual.flip(1), state)
+    scores, state = causal_scan(phi, dual, state)
     if positive:
-        return scores[..., :-1] * inverse_positive(scores[..., -1:]), state
+        ratio = scores[..., :-1] * inverse_positive(scores[..., -1:])
+        return ratio.to(scores.dtype), state
     return scores / counts.clamp(min=1).to(scores.dtype)[:, None, None, :, None], state
 
 
@@ -117,5 +133,5 @@ def output(
 ) -> Tensor:
     """`w_out s + b_out`, W_c and the output projection in one, (B, N, d); w_out: (d, 2h * s)."""
     dropped = F.dropout(scores, dropout) if dropout else scores
-    flat = dropped.permute(0, 3, 1, 2, 4).flatten(2)  # (B, N, 2h * s)
+    flat = dropped.permute(0, 3, 1, 2, 4).flatten(2).to(w_out.dtype)  # (B, N, 2h * s)
     return hide(F.linear(flat, w_out, b_out), ignore)

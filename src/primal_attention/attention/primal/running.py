@@ -18,7 +18,8 @@ def running_mean(
     `count` (B,) earlier rows; returns the means, the new total and the new count.
 
     Queries and keys are linear in x, so their running means (appendix, figure 3) are those of the
-    running mean of x: half the work, and a state of d numbers instead of 2 d.
+    running mean of x: half the work, and a state of d numbers instead of 2 d. Sums are taken in the
+    type of the total.
     """
     batch, length, _ = x.shape
     if valid is None:
@@ -27,46 +28,50 @@ def running_mean(
         x = x.masked_fill(~valid.unsqueeze(-1), 0.0)
         steps = valid.cumsum(-1)
     counts = count.unsqueeze(-1) + steps  # (B, N)
-    divisor = counts.clamp(min=1).to(x.dtype).unsqueeze(-1)
+    divisor = counts.clamp(min=1).to(total.dtype).unsqueeze(-1)
     if torch.compiler.is_compiling():
-        sums = x.cumsum(1) + total.unsqueeze(1)
-        return sums / divisor, sums[:, -1], counts[:, -1]
+        sums = x.to(total.dtype).cumsum(1) + total.unsqueeze(1)
+        return (sums / divisor).to(x.dtype), sums[:, -1], counts[:, -1]
     means = _RunningMean.apply(x, total, divisor)
-    return means, total + x.sum(1), counts[:, -1]
+    return means, total + x.sum(1, dtype=total.dtype), counts[:, -1]
 
 
 class _RunningMean(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, total: Tensor, divisor: Tensor) -> Tensor:
         ctx.save_for_backward(divisor)
-        return x.cumsum(1).add_(total.unsqueeze(1)).div_(divisor)
+        means = x.cumsum(1, dtype=total.dtype).add_(total.unsqueeze(1)).div_(divisor)
+        return means.to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, None]:
         (divisor,) = ctx.saved_tensors
         sums = (g / divisor).flip(1).cumsum(1).flip(1)
-        return sums, sums[:, 0], None
+        return sums.to(g.dtype), sums[:, 0], None
 
 
-def causal_scan(
-    q: Tensor, k: Tensor, v: Tensor, state: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """`out_i = sum_{j <= i} <q_i, k_j> v_j` and the final state `sum_j k_j v_j^T`.
+def causal_scan(phi: Tensor, dual: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention along the kernel and along its transpose, each sum running over j <= i.
 
-    q, k: (..., N, m), v: (..., N, s), state: (..., m, s); out: (..., N, s). Within a chunk the
-    masked product is formed, between chunks the state is carried: cost linear in N.
+        e_i = sum_{j <= i} <phi_q(x_i), phi_k(x_j)> h_r(x_j)      r_i likewise, sides exchanged
+
+    phi (B, z, h, N, m): phi_q, phi_k; dual (B, z, h, N, s): h_e, h_r; state (B, z, h, m, s): the
+    sums `phi_q h_e^T` and `phi_k h_r^T` of what came before. Returns the scores (B, z, h, N, s) and
+    the state after. Within a chunk the kernel is formed, once for both sides; between chunks the
+    state is carried, and everything computed, in the state's type: cost linear in N.
     """
-    length = q.shape[-2]
-    pad = -length % _CHUNK
+    length, dtype = phi.shape[-2], phi.dtype
+    phi, dual = phi.to(state.dtype), dual.to(state.dtype)
+    chunk = _CHUNK if torch.compiler.is_compiling() else min(_CHUNK, length)
+    pad = -length % chunk
     if pad:
-        q, k, v = (F.pad(t, (0, 0, 0, pad)) for t in (q, k, v))
-    q, k, v = (t.unflatten(-2, (-1, _CHUNK)) for t in (q, k, v))  # (..., C, chunk, ·)
-    sums = (k.mT @ v).cumsum(-3)  # (..., C, m, s): after each chunk
-    if state is not None:
-        sums = sums + state.unsqueeze(-3)
-    first = torch.zeros_like(sums[..., :1, :, :]) if state is None else state.unsqueeze(-3)
-    before = torch.cat([first, sums[..., :-1, :, :]], dim=-3)
-    # A later NaN must not reach earlier rows as 0 * NaN; the rows after it have it from q k^T.
-    v = v.masked_fill(k.isnan().any(-1, keepdim=True), 0.0)
-    out = q @ before + (q @ k.mT).tril() @ v
-    return out.flatten(-3, -2)[..., :length, :], sums[..., -1, :, :]
+        phi, dual = F.pad(phi, (0, 0, 0, pad)), F.pad(dual, (0, 0, 0, pad))
+    phi, dual = (t.unflatten(-2, (-1, chunk)) for t in (phi, dual))  # (B, z, h, C, chunk, .)
+    sums = (phi.mT @ dual).cumsum(-3) + state.unsqueeze(-3)  # (B, z, h, C, m, s): after each chunk
+    before = torch.cat([state.unsqueeze(-3), sums[..., :-1, :, :]], dim=-3)
+    # A later NaN must not reach earlier rows as 0 * NaN; the rows after it have it from the kernel.
+    dual = dual.masked_fill(phi.isnan().any(-1, keepdim=True), 0.0)
+    kernel = phi[:, 0] @ phi[:, 1].mT  # (B, h, C, chunk, chunk)
+    within = torch.stack([kernel.tril() @ dual[:, 1], kernel.triu().mT @ dual[:, 0]], dim=1)
+    scores = phi @ before.flip(1) + within
+    return scores.flatten(-3, -2)[..., :length, :].to(dtype), sums[..., -1, :, :]

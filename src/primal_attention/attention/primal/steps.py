@@ -56,7 +56,8 @@ class Steps:
         keep_scores: bool = True,
         buffers: Sequence[Tensor | None] = (None, None, None, None),
     ) -> None:
-        self.x, self.ignore, self.w_in, self.b_in, self.w_out = x, ignore, w_in, b_in, w_out
+        self.x, self.w_in, self.b_in, self.w_out = x, w_in, b_in, w_out
+        self.ignore = None if ignore is None else ignore.contiguous()
         self.sides, self.shared, self.dropout = sides, shared, dropout
         self.head_dim, self.rank = w_in.shape[0] // sides, w_out.shape[1] // sides
         self.wide = x.dtype if x.dtype == torch.float64 else torch.float32
@@ -83,7 +84,7 @@ class Steps:
         """A buffer for the whole pass or for one piece."""
         batch, length = self.x.shape[:2]
         if data is None:
-            count = batch * length if whole else max(p.positions for p in self.pieces)
+            count = batch * length if whole else max((p.positions for p in self.pieces), default=0)
             data = self.x.new_empty(count * channels, dtype=dtype)
         return Store(data, channels, length if whole or len(self.pieces) == 1 else None)
 

@@ -1,0 +1,67 @@
+"""torch.export: one graph for every batch size and length."""
+
+import io
+
+import pytest
+import torch
+from torch.export import Dim
+from torch.testing import assert_close
+
+
+def exported(model, x, mask):
+    dynamic = {0: Dim("batch"), 1: Dim("length")}
+    args = (x,) if mask is None else (x, mask)
+    shapes = (dynamic,) if mask is None else (dynamic, dynamic)
+    return torch.export.export(model, args, dynamic_shapes=shapes)
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["", "mask"])
+def test_export_serves_every_size(kind, masked, make_model, batch, sizes):
+    model = make_model(kind)
+    x, mask = batch(3, 70)
+    program = exported(model, x, mask if masked else None).module()
+    for size in sizes:
+        x, mask = batch(*size)
+        args = (x, mask) if masked else (x,)
+        assert_close(program(*args), model(*args), msg=lambda text, size=size: f"{size}: {text}")
+
+
+def test_export_from_a_short_example(make_model, batch, sizes):
+    """The sizes of the example must leave no trace: shorter than the anchors, less than a chunk."""
+    for name in ("data", "causal tied"):
+        model = make_model(name)
+        program = exported(model, *batch(2, 4)).module()
+        for size in sizes:
+            args = batch(*size)
+            assert_close(program(*args), model(*args))
+
+
+def test_a_saved_program_runs_without_the_layer(make_model, batch, sizes):
+    model = make_model("data")
+    buffer = io.BytesIO()
+    torch.export.save(exported(model, *batch(3, 20)), buffer)
+    buffer.seek(0)
+    program = torch.export.load(buffer)
+    targets = {str(node.target) for node in program.graph.nodes}
+    assert not [target for target in targets if "primal_attention" in target]
+    for size in sizes:
+        args = batch(*size)
+        assert_close(program.module()(*args), model(*args))
+
+
+def test_export_of_a_model_in_training_mode(make_model, batch):
+    """Exporting leaves the objective alone: nothing is recorded, no operator of ours is needed."""
+    model = make_model("tied").train()
+    program = exported(model, *batch(3, 10))
+    ledger = model.layer.ledger
+    assert not ledger.entries
+    assert not ledger._slots()
+    args = batch(2, 7)
+    assert_close(program.module()(*args), model.eval()(*args))
+
+
+def test_float64(make_model, batch):
+    model = make_model("causal tied", dtype=torch.float64)
+    program = exported(model, *batch(2, 70, torch.float64)).module()
+    args = batch(3, 33, torch.float64)
+    assert_close(program(*args), model(*args), rtol=1e-12, atol=1e-13)

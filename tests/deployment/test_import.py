@@ -1,0 +1,42 @@
+"""`import primal_attention` costs what torch costs."""
+
+import json
+import subprocess
+import sys
+
+SCRIPT = """
+import json, sys, time
+import numpy, torch
+before = set(sys.modules)
+start = time.process_time()
+import primal_attention
+ours = time.process_time() - start
+print(json.dumps({"new": sorted(set(sys.modules) - before), "all": sorted(sys.modules),
+                  "seconds": ours}))
+"""
+
+TORCH = """
+import time
+start = time.process_time()
+import numpy, torch
+print(time.process_time() - start)
+"""
+
+
+def run(script):
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def test_import_is_light():
+    found = run(SCRIPT)
+    heavy = {"matplotlib", "onnx", "onnxruntime", "onnxscript", "scipy", "sklearn", "pandas"}
+    assert not heavy & set(found["all"])
+    new = {name for name in found["new"] if not name.startswith("primal_attention")}
+    third_party = {name for name in new if name.partition(".")[0] not in sys.stdlib_module_names}
+    assert not [name for name in third_party if not name.startswith("torch.")]
+    # the compiler takes as long to import as torch itself
+    assert not [name for name in third_party if name.startswith(("torch._dynamo", "torch._induc"))]
+    assert found["seconds"] < 0.5 * run(TORCH)

@@ -1,0 +1,54 @@
+"""ONNX export with dynamic batch and length, run by onnxruntime."""
+
+import io
+import logging
+
+import pytest
+import torch
+from torch.export import Dim
+from torch.testing import assert_close
+
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+
+def session(model, x, mask):
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    dynamic = {0: Dim("batch"), 1: Dim("length")}
+    args = (x,) if mask is None else (x, mask)
+    shapes = (dynamic,) if mask is None else (dynamic, dynamic)
+    program = torch.onnx.export(model, args, dynamo=True, dynamic_shapes=shapes, verbose=False)
+    buffer = io.BytesIO()
+    program.save(buffer)
+    return onnxruntime.InferenceSession(buffer.getvalue(), providers=["CPUExecutionProvider"])
+
+
+def check(model, masked, batch, sizes):
+    x, mask = batch(3, 70)
+    onnx = session(model, x, mask if masked else None)
+    names = [given.name for given in onnx.get_inputs()]
+    for size in sizes:
+        x, mask = batch(*size)
+        args = (x, mask) if masked else (x,)
+        given = {name: arg.numpy() for name, arg in zip(names, args, strict=True)}
+        (found,) = onnx.run(None, given)
+        with torch.no_grad():
+            expected = model(*args)
+        assert_close(torch.from_numpy(found), expected, rtol=1e-4, atol=1e-5)
+
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:# The axis name"),
+    pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
+]
+
+
+@pytest.mark.parametrize("name", ["data", "causal free"])
+def test_onnx_with_padding(name, make_model, batch, sizes):
+    check(make_model(name), True, batch, sizes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("masked", [False, True], ids=["", "mask"])
+def test_onnx_of_every_kind(kind, masked, make_model, batch, sizes):
+    check(make_model(kind), masked, batch, sizes)

@@ -1,0 +1,57 @@
+"""Two processes with half of the batch each give the gradients of one process with all of it."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import distributed
+from torch.testing import assert_close
+
+WORKER = Path(__file__).with_name("data_parallel_worker.py")
+_spec = importlib.util.spec_from_file_location("data_parallel_worker", WORKER)
+worker = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(worker)
+
+pytestmark = pytest.mark.skipif(
+    not (distributed.is_available() and distributed.is_gloo_available()), reason="needs gloo"
+)
+
+
+@pytest.fixture(scope="module")
+def parallel(tmp_path_factory):
+    """Gradients of both ranks in all cases."""
+    folder = tmp_path_factory.mktemp("ranks")
+    results = [folder / f"rank{rank}.pt" for rank in range(2)]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(WORKER), str(rank), str(folder / "rendezvous"), str(result)],
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank, result in enumerate(results)
+    ]
+    try:
+        errors = [process.communicate(timeout=150)[1] for process in ranks]
+    finally:
+        for process in ranks:
+            process.kill()
+    for process, error in zip(ranks, errors, strict=True):
+        assert process.returncode == 0, error
+    return [torch.load(result, weights_only=False) for result in results]
+
+
+@pytest.mark.parametrize("find_unused", [False, True], ids=["", "find_unused"])
+@pytest.mark.parametrize("case", list(worker.cases()), ids=str)
+def test_gradients_are_those_of_one_process(case, find_unused, parallel):
+    expected = worker.gradients(*case, slice(None), lambda model: model)
+    first, second = (rank[*case, find_unused] for rank in parallel)
+    assert expected.pop("left") == first.pop("left") == second.pop("left") == 0
+    assert_close(first, second, rtol=0, atol=0)
+    assert_close(first, expected, rtol=1e-10, atol=1e-12)
+    used = first["layers.0.sqrt_lambda"].abs().sum() > 0
+    assert used == (case[2] > 0)
