@@ -34,6 +34,11 @@ def kind(request) -> str:
     return request.param
 
 
+@pytest.fixture(params=[name for name, options in KINDS.items() if "fold" not in options])
+def unfolded(request) -> str:
+    return request.param
+
+
 @pytest.fixture
 def make_model():
     def make(name, **options):

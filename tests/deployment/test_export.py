@@ -15,10 +15,8 @@ def exported(model, x, mask):
     return torch.export.export(model, args, dynamic_shapes=shapes)
 
 
-@pytest.mark.parametrize("masked", [False, True], ids=["", "mask"])
-def test_export_serves_every_size(kind, masked, make_model, batch, sizes):
-    model = make_model(kind)
-    x, mask = batch(3, 70)
+def check(model, example, masked, batch, sizes):
+    x, mask = batch(*example)
     program = exported(model, x, mask if masked else None).module()
     for size in sizes:
         x, mask = batch(*size)
@@ -26,14 +24,24 @@ def test_export_serves_every_size(kind, masked, make_model, batch, sizes):
         assert_close(program(*args), model(*args), msg=lambda text, size=size: f"{size}: {text}")
 
 
+def test_export_serves_every_size(kind, make_model, batch, sizes):
+    check(make_model(kind), (3, 70), True, batch, sizes)
+
+
+def test_without_padding(make_model, batch, sizes):
+    check(make_model("data"), (3, 70), False, batch, sizes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", [(3, 70), (2, 64), (2, 4)], ids=str)
+@pytest.mark.parametrize("masked", [False, True], ids=["", "mask"])
+def test_export_from_any_example(kind, masked, example, make_model, batch, sizes):
+    check(make_model(kind), example, masked, batch, sizes)
+
+
 def test_export_from_a_short_example(make_model, batch, sizes):
     """The sizes of the example must leave no trace: shorter than the anchors, less than a chunk."""
-    for name in ("data", "causal tied"):
-        model = make_model(name)
-        program = exported(model, *batch(2, 4)).module()
-        for size in sizes:
-            args = batch(*size)
-            assert_close(program(*args), model(*args))
+    check(make_model("causal tied"), (2, 4), True, batch, sizes)
 
 
 def test_a_saved_program_runs_without_the_layer(make_model, batch, sizes):
@@ -61,7 +69,7 @@ def test_export_of_a_model_in_training_mode(make_model, batch):
 
 
 def test_float64(make_model, batch):
-    model = make_model("causal tied", dtype=torch.float64)
+    model = make_model("tied", dtype=torch.float64)
     program = exported(model, *batch(2, 70, torch.float64)).module()
     args = batch(3, 33, torch.float64)
     assert_close(program(*args), model(*args), rtol=1e-12, atol=1e-13)

@@ -10,8 +10,6 @@ from torch.testing import assert_close
 
 import primal_attention as pa
 
-FREE = ("folded scores", "folded features")
-
 
 @pytest.fixture
 def other_maps():
@@ -49,15 +47,13 @@ def test_state_dict_with_random_features(other_maps, batch):
 
 
 @pytest.mark.parametrize("how", ["argument", "context"])
-def test_meta_device(kind, how, make_model, batch):
-    if kind in FREE:
-        pytest.skip("folding is done on values")
-    real = make_model(kind)
+def test_meta_device(unfolded, how, make_model, batch):
+    real = make_model(unfolded)
     if how == "argument":
-        empty = make_model(kind, device="meta")
+        empty = make_model(unfolded, device="meta")
     else:
         with torch.device("meta"):
-            empty = make_model(kind)
+            empty = make_model(unfolded)
     assert all(t.is_meta for t in (*empty.parameters(), *empty.buffers()))
     empty.to_empty(device="cpu")
     empty.load_state_dict(real.state_dict())
@@ -67,11 +63,9 @@ def test_meta_device(kind, how, make_model, batch):
     empty(*args).sum().backward()
 
 
-def test_meta_device_then_reset(kind, make_model, batch):
-    if kind in FREE:
-        pytest.skip("folding is done on values")
+def test_meta_device_then_reset(unfolded, make_model, batch):
     torch.manual_seed(2)
-    layer = make_model(kind, device="meta").layer.to_empty(device="cpu")
+    layer = make_model(unfolded, device="meta").layer.to_empty(device="cpu")
     with torch.no_grad():
         for tensor in (*layer.parameters(), *layer.buffers()):
             tensor.fill_(torch.nan)
@@ -87,10 +81,8 @@ def test_meta_device_then_reset(kind, make_model, batch):
     assert layer(batch(2, 5)[0])[0].isfinite().all()
 
 
-def test_meta_forward_gives_shapes(kind, make_model):
-    if kind in FREE:
-        pytest.skip("folding is done on values")
-    layer = make_model(kind, device="meta").layer
+def test_meta_forward_gives_shapes(unfolded, make_model):
+    layer = make_model(unfolded, device="meta").layer
     assert layer(torch.empty(3, 9, 8, device="meta"))[0].shape == (3, 9, 8)
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch.testing import assert_close
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 import primal_attention as pa
 
@@ -43,6 +43,23 @@ def test_the_whole_model_in_one_checkpoint_and_two_documents(make_encoder, gradi
     expected = step(model)
     found = step(lambda x: checkpoint(model, x, use_reentrant=False))
     assert_close(found, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_a_second_forward_that_runs_to_its_end(make_encoder, gradients, held, randn):
+    """By default torch stops it as soon as it has what it needs, which may be before the end."""
+    model, x = make_encoder({"weights": "tied"}), randn(2, 5, 8)
+    model(x)
+    loss = pa.ksvd_loss(model)
+    loss.backward()
+    expected = gradients(model)
+    for _ in range(2):
+        with set_checkpoint_early_stop(False):
+            through(model, x, use_reentrant=False)
+        again = pa.ksvd_loss(model)
+        again.backward()
+        assert torch.equal(again, loss)
+        assert_close(gradients(model), expected, rtol=1e-12, atol=1e-14)
+        assert [held(layer) for layer in model.layers] == [0, 0]
 
 
 def test_without_the_loss_nothing_stays(make_encoder, held, randn):

@@ -39,7 +39,7 @@ def step(gradients):
 def check_training(model, backend, step, held, randn):
     x, y = randn(2, 5, 8), randn(3, 6, 8)
     compiled = torch.compile(model, backend=backend, fullgraph=True)
-    for documents in [(x,), (x, y), (x,)]:
+    for documents in [(x, y), (x,)]:
         expected = step(model, model, *documents)
         assert_close(step(compiled, model, *documents), expected, **CLOSE)
         assert [held(layer) for layer in model.layers] == [0] * len(model.layers)
@@ -105,6 +105,33 @@ def test_reading_twice_and_dropping_a_step(make_layer, by_hand, randn):
     assert_close(pa.ksvd_loss(layer), by_hand(layer, y[0]) ** 2, **CLOSE)
 
 
+def test_a_dropped_loss_is_forgotten_at_the_next_forward(make_layer, held, randn):
+    layer, x = make_layer({"weights": "free"}), randn(1, 5, 8).requires_grad_()
+    compiled = torch.compile(layer, backend="eager", fullgraph=True)
+    saved = x.exp()
+    reference = weakref.ref(saved)
+    compiled(saved.sin())
+    del saved
+    pa.ksvd_loss(layer)
+    compiled(x.exp().sin())
+    gc.collect()
+    assert reference() is None
+    assert held(layer) == 1
+
+
+def test_a_model_made_on_the_meta_device(make_layer, by_hand, randn):
+    real, x = make_layer({"weights": "tied"}), randn(1, 5, 8)
+    with torch.device("meta"):
+        layer = make_layer({"weights": "tied"})
+    layer.to_empty(device="cpu").load_state_dict(real.state_dict())
+    out, _ = torch.compile(layer, backend="eager", fullgraph=True)(x)
+    loss = pa.ksvd_loss(layer)
+    assert_close(loss, by_hand(layer, x[0]) ** 2, **CLOSE)
+    (out.sum() + loss).backward()
+    with pytest.raises(RuntimeError, match="no forward pass"):
+        pa.ksvd_loss(layer)
+
+
 def test_one_layer_called_twice_in_one_graph(make_layer, by_hand, randn):
     layer, x = make_layer({"weights": "tied"}), randn(1, 5, 8)
 
@@ -158,10 +185,11 @@ def test_forwards_without_backward_are_bounded(make_layer, held, randn):
         warnings.simplefilter("error", UserWarning)
         for _ in range(32):
             compiled(x)
-    with pytest.warns(UserWarning, match="32 training forwards"):
-        for _ in range(8):
+    compiled(x)
+    for _ in range(4):
+        with pytest.warns(UserWarning, match="32 training forwards"):
             compiled(x)
-    assert held(layer) <= 33  # the last one waits in its slot
+    assert held(layer) == 33  # the last one waits in its slot
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

@@ -255,7 +255,7 @@ def test_eval_mode_is_named(make_encoder, randn):
 def test_after_backward_there_is_no_forward(make_encoder, randn):
     model = make_encoder({"weights": "free"})
     model(randn(1, 4, 8)).sum().backward()
-    with pytest.raises(RuntimeError, match="before loss.backward"):
+    with pytest.raises(RuntimeError, match=r"before loss\.backward"):
         pa.ksvd_loss(model)
 
 

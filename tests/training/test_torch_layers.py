@@ -172,6 +172,21 @@ def test_an_encoder_whose_attention_is_replaced_afterwards(kind, mode, randn):
     assert_close(found[~mask], expected[~mask].detach(), **CLOSE)
 
 
+@pytest.mark.parametrize("mode", ["eval", "no_grad", "inference_mode"])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_folded_encoder(mode, randn):
+    plain = nn.TransformerEncoderLayer(WIDTH, HEADS, 16, 0.0, batch_first=True).double()
+    model, x = nn.TransformerEncoder(plain, 2), randn(3, 7, WIDTH)
+    for block in model.layers:
+        block.self_attn = attention({"weights": "free"}, True)
+    mask = torch.zeros(3, 7, dtype=torch.bool)
+    mask[1, 4:], mask[2, 1:] = True, True
+    with MODES[mode](model):
+        expected = model(x, src_key_padding_mask=mask)
+        found = pa.fold_(model)(x, src_key_padding_mask=mask)
+    assert_close(found[~mask], expected[~mask], **CLOSE)
+
+
 @pytest.mark.parametrize("kind", CAUSAL, ids=weights_of)
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
 def test_causal_encoder_sees_no_future(kind, mode, encoder_layer, randn):

@@ -74,10 +74,14 @@ def objective(
                 f"count_e is {count_e} and count_r is {count_r}; "
                 'positions="mean" expects both numbers of positions'
             )
-        energy_e, energy_r = _mean(energy_e, count_e), _mean(energy_r, count_r)
+        half_e: Tensor | float
+        half_r: Tensor | float
+        half_e, half_r = _half_inverse(energy_e, count_e), _half_inverse(energy_r, count_r)
     elif count_e is not None or count_r is not None:
         raise ValueError('counts were given; positions="sum" expects none')
-    return 0.5 * energy_e + 0.5 * energy_r - trace
+    else:
+        half_e = half_r = 0.5
+    return energy_e * half_e + energy_r * half_r - trace
 
 
 def check_positions(positions: str) -> None:
@@ -110,7 +114,8 @@ def _check_directions(s: int, sqrt_lambda: Tensor) -> None:
         )
 
 
-def _mean(total: Tensor, count: Tensor | int) -> Tensor:
+def _half_inverse(total: Tensor, count: Tensor | int) -> Tensor | float:
+    """``1 / (2 count)``, and 0 for no positions at all."""
     if isinstance(count, int):
-        return total / count if count > 0 else torch.zeros_like(total)
-    return torch.where(count > 0, total / count.clamp(min=1), 0.0)
+        return 0.5 / count if count > 0 else 0.0
+    return torch.where(count > 0, 0.5 / count.clamp(min=1).to(total.dtype), 0.0)

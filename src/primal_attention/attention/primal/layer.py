@@ -245,9 +245,11 @@ class PrimalAttention(nn.Module):
         b_in = None if self.in_proj_bias is None else self.in_proj_bias.to(dtype)
         if self.folded:
             return Maps(w_in, b_in, self.folded_w_out.to(dtype), self.folded_b_out.to(dtype))
-        out = self.out_proj.weight.to(dtype).unflatten(1, (self.num_heads, self.head_dim))
-        concat = self.concat.weight.to(dtype).unflatten(1, (2, self.rank))
-        w_out = torch.einsum("ohp,pzs->ozhs", out, concat).flatten(1)
+        out = self.out_proj.weight.to(dtype).unflatten(
+            1, (self.num_heads, self.head_dim)
+        )  # (d,h,p)
+        concat = self.concat.weight.to(dtype)  # (p, 2s)
+        w_out = (out @ concat).unflatten(2, (2, self.rank)).transpose(1, 2).flatten(1)
         b_out = w_out.new_zeros(self.embed_dim)
         if self.concat.bias is not None:
             b_out = out.sum(1) @ self.concat.bias.to(dtype) + self.out_proj.bias.to(dtype)
