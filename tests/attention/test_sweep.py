@@ -368,8 +368,8 @@ def test_stream_of_length_first(case):
     layer = case.make(batch_first=False)
     out, state = layer.prefill(x[:, :-1].transpose(0, 1))
     assert_close(out.transpose(0, 1), expected[:, :-1], **EXACT)
-    for token in (x[:, -1], x[:, -1:]):
-        assert_close(layer.step(token, state)[0].squeeze(1), expected[:, -1], **EXACT)
+    for token in (x[:, -1], x[:, -1:].transpose(0, 1)):
+        assert_close(layer.step(token, state)[0].squeeze(0), expected[:, -1], **EXACT)
 
 
 # -- gradients -------------------------------------------------------------------------------------

@@ -179,6 +179,42 @@ def test_gradient_descent_on_the_loss_lowers_it(make_encoder, randn):
     assert losses[-1] < 1e-2 * losses[0]
 
 
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("fast", [True, False])
+def test_the_output_may_be_changed_in_place(kind, fast, batch_first, make_layer, gradients, randn):
+    layer, x = make_layer(kind, batch_first=batch_first), randn(5, 5, 8)
+    layer.fast = fast
+    mask = torch.zeros(5, 5, dtype=torch.bool)
+    mask[1, 3:] = True
+    for ignore in (None, mask):
+        found = []
+        for change in (lambda out: (out + x).relu(), lambda out: out.add_(x).relu_()):
+            out, _ = layer(x, key_padding_mask=ignore)
+            (change(out).square().mean() + pa.ksvd_loss(layer)).backward()
+            found.append(gradients(layer))
+        assert_close(found[1], found[0], **EXACT)
+
+
+def test_a_derivative_that_is_part_of_the_loss(make_layer, gradients, held, randn):
+    """A backward pass with create_graph is not yet the one that ends the step."""
+    layer, x = make_layer({"weights": "tied"}), randn(2, 5, 8).requires_grad_()
+    layer.fast = False
+
+    def penalty(out):
+        (slope,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+        return slope.square().mean()
+
+    out, _ = layer(x)
+    loss = pa.ksvd_loss(layer)
+    (penalty(out) + loss).backward()
+    expected = gradients(layer)
+    out, _ = layer(x)
+    late = penalty(out)
+    (late + pa.ksvd_loss(layer)).backward()
+    assert_close(gradients(layer), expected, **EXACT)
+    assert held(layer) == 0
+
+
 # -- without gradients -----------------------------------------------------------------------------
 
 

@@ -55,9 +55,10 @@ def check_attention_mask(
             f"attn_mask has dtype {attn_mask.dtype}; expected torch.bool (True = hidden) or a "
             "floating type (0 = visible, -inf = hidden)"
         )
-    if attn_mask.shape[-2:] != (queries, keys):
+    if attn_mask.dim() not in (2, 3) or attn_mask.shape[-2:] != (queries, keys):
         raise ValueError(
-            f"attn_mask has shape {tuple(attn_mask.shape)}; expected (..., {queries}, {keys})"
+            f"attn_mask has shape {tuple(attn_mask.shape)}; expected ({queries}, {keys}) or "
+            f"(batch * heads, {queries}, {keys})"
         )
     if torch.compiler.is_compiling():
         raise ValueError(

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..ksvd.factors import DenseKernel
-from .inputs import Sequences, arrange
+from .base import Attention
+from .inputs import Sequences
 from .registry import register
 
 
@@ -53,7 +54,7 @@ class Visibility(NamedTuple):
     streaming=True,
     any_length=True,
 )
-class SoftmaxAttention(nn.Module):
+class SoftmaxAttention(Attention):
     """Scaled dot-product attention. Per head (width p = embed_dim / num_heads),
 
         K_ij = softmax_j(<q(x_i), k(y_j)> / sqrt(p))    o(x_i) = sum_j K_ij v(y_j)
@@ -78,22 +79,9 @@ class SoftmaxAttention(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        for name, number in (("embed_dim", embed_dim), ("num_heads", num_heads)):
-            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-                raise ValueError(f"{name} is {number!r}; expected an integer of at least 1")
-        if embed_dim % num_heads:
-            raise ValueError(
-                f"num_heads is {num_heads}; expected a divisor of embed_dim = {embed_dim}"
-            )
-        if not 0.0 <= dropout < 1.0:
-            raise ValueError(f"dropout is {dropout}; expected a number in [0, 1)")
-        self.embed_dim, self.num_heads = embed_dim, num_heads
-        self.head_dim = embed_dim // num_heads
-        self.causal, self.dropout, self.batch_first = causal, dropout, batch_first
-        # torch's encoder layers read this: False keeps their fused path away, which would not keep
-        # the promises above.
-        self._qkv_same_embed_dim = False
+        super().__init__(
+            embed_dim, num_heads, causal=causal, dropout=dropout, batch_first=batch_first
+        )
 
         def new(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
@@ -174,20 +162,6 @@ class SoftmaxAttention(nn.Module):
         out = self._attend(q, after.keys, after.values, seen, call.ignore)
         return call.restore(out), after
 
-    def step(self, x_t: Tensor, state: SoftmaxState) -> tuple[Tensor, SoftmaxState]:
-        """One token x_t (B, d) or (B, 1, d): its output and the next state, in O(length so far)."""
-        if x_t.dim() == 3 and x_t.shape[1] == 1:
-            out, state = self.step(x_t.squeeze(1), state)
-            return out.unsqueeze(1), state
-        if x_t.dim() != 2:
-            raise ValueError(
-                f"x_t has shape {tuple(x_t.shape)}; expected (batch, {self.embed_dim}) or "
-                f"(batch, 1, {self.embed_dim})"
-            )
-        rows = x_t.unsqueeze(1) if self.batch_first else x_t.unsqueeze(0)
-        out, state = self.prefill(rows, state=state)
-        return out.squeeze(1 if self.batch_first else 0), state
-
     def factors(
         self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
     ) -> DenseKernel:
@@ -198,24 +172,6 @@ class SoftmaxAttention(nn.Module):
         return DenseKernel(_weights(q, k, seen, call.ignore if call.is_self else None))
 
     # -- parts -----------------------------------------------------------------------------------
-
-    def _arrange(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        value: Tensor | None,
-        key_padding_mask: Tensor | None,
-    ) -> tuple[Sequences, Tensor]:
-        call, values = arrange(
-            query, key, value, key_padding_mask,
-            embed_dim=self.embed_dim, dtype=self.in_proj_weight.dtype,
-            batch_first=self.batch_first, has_values=True,
-        )  # fmt: skip
-        if self.causal and not call.is_self:
-            raise ValueError(
-                "a causal layer was given a key that is not the query; expected self-attention"
-            )
-        return call, values
 
     def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q (B, h, N, p), k and v (B, h, M, p); one product where the sequences are one."""
@@ -267,10 +223,6 @@ class SoftmaxAttention(nn.Module):
         if ignored_queries is not None:
             out = out.masked_fill(ignored_queries.unsqueeze(-1), 0.0)
         return out
-
-    def _expect_causal(self, name: str) -> None:
-        if not self.causal:
-            raise ValueError(f"{name} needs a state; expected a layer built with causal=True")
 
     def extra_repr(self) -> str:
         return f"{self.embed_dim}, {self.num_heads}, causal={self.causal}, dropout={self.dropout}"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from .precision import widen, without_autocast
 
-_SMALLEST_NORM = 1e-12  # a shorter row has no direction worth the name
+SMALLEST_NORM = 1e-12  # a shorter row has no direction worth the name
 
 
 class FeatureMap(nn.Module):
@@ -54,7 +54,7 @@ class Cosine(FeatureMap):
         self._check(z)
         wide = widen(z)
         square = wide.square().sum(dim=-1, keepdim=True)
-        alive = square > _SMALLEST_NORM**2
+        alive = square > SMALLEST_NORM**2
         # both branches of the outer where are finite, hence so is every derivative
         inverse = torch.where(alive, torch.where(alive, square, 1.0).rsqrt(), 0.0)
         return (wide * inverse).to(z.dtype)

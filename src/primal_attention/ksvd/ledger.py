@@ -161,11 +161,14 @@ class _Watch(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, out: Tensor, terms: Tensor, key: int) -> tuple[Tensor, Tensor]:
         ctx.key = key
-        return out, terms
+        # Detached: an input that is returned would count as a view, which among several outputs
+        # must not be changed in place, and a caller may write `out += x`.
+        return out.detach(), terms.detach()
 
     @staticmethod
     def backward(ctx: Any, g_out: Tensor, g_terms: Tensor) -> tuple[Tensor, Tensor, None]:
-        _release(ctx.key)
+        if not torch.is_grad_enabled():  # with create_graph more is to come
+            _release(ctx.key)
         return g_out, g_terms, None
 
 
@@ -176,7 +179,7 @@ class _CompiledWatch(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, out: Tensor, terms: Tensor, tag: Tensor) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(tag)
-        return out.view_as(out), terms.view_as(terms)
+        return out.detach(), terms.detach()
 
     @staticmethod
     def backward(ctx: Any, g_out: Tensor, g_terms: Tensor) -> tuple[Tensor, Tensor, None]:

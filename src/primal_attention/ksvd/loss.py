@@ -63,9 +63,11 @@ def _lost(layer: nn.Module, entries: Sequence[Entry]) -> bool:
 
 
 def _layer_loss(entries: Sequence[Entry], positions: Positions) -> Tensor:
-    """The mean over all samples of the squared J of one layer."""
-    squares = [_sample_objectives(entry, positions).square() for entry in entries]
-    return torch.cat(squares).mean()
+    """The mean over all samples of the squared J of one layer; a sample in which everything is
+    masked is none."""
+    squares = torch.cat([_sample_objectives(entry, positions).square() for entry in entries])
+    there = torch.cat([(entry.count_e > 0) & (entry.count_r > 0) for entry in entries])
+    return torch.where(there, squares, 0.0).sum() / there.sum().clamp(min=1)
 
 
 def _sample_objectives(entry: Entry, positions: Positions) -> Tensor:

@@ -84,7 +84,7 @@ class HasKSVDProblem(Protocol):
     """An attention that can state its KSVD problem for an input."""
 
     def ksvd_problem(
-        self, query: Tensor, key: Tensor | None = None, *, key_padding_mask: Tensor | None = None
+        self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
     ) -> KSVDProblem: ...
 
 

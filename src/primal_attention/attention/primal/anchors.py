@@ -35,12 +35,36 @@ def _unmasked_positions(length: int, n: int, device: torch.device) -> Tensor:
 @functools.lru_cache(maxsize=256)
 def _remembered_positions(length: int, n: int) -> tuple[tuple[int, ...], ...]:
     """The numbers, not a tensor: that one would remember device modes and inference mode too."""
-    return (tuple(sampled_positions(torch.tensor([length], device="cpu"), n)[0].tolist()),)
+    steps = max(n - 1, 1)
+    return (tuple(_round_half_even(i * (length - 1), steps) for i in range(n)),)
+
+
+def _round_half_even(a: int, b: int) -> int:
+    whole, rest = divmod(a, b)
+    return whole + (2 * rest > b or (2 * rest == b and whole % 2 == 1))
 
 
 def valid_positions(ignore: Tensor) -> Tensor:
     """The valid positions of every sample in order, then the ignored ones: (B, N)."""
-    return torch.sort(ignore.long(), dim=-1, stable=True).indices
+    # Every position knows its seat, so no sort (which is slower, and has no stable form in ONNX).
+    valid = ~ignore
+    behind = valid.sum(-1, keepdim=True) + ignore.cumsum(-1)
+    seat = torch.where(valid, valid.cumsum(-1), behind) - 1
+    position = torch.arange(ignore.shape[-1], device=ignore.device).expand_as(seat)
+    return torch.zeros_like(seat).scatter(1, seat, position)
+
+
+def anchor_rows(x: Tensor, ignore: Tensor | None, n: int, rule: str) -> tuple[Tensor, Tensor]:
+    """n rows (B, n, d) of the valid part of x by a rule, and x itself, to be used from now on (see
+    `sample_anchors`). A sample without any valid position has zero rows."""
+    if rule == "mean":
+        clean = x if ignore is None else x.masked_fill(ignore.unsqueeze(-1), 0.0)
+        rows = mean_anchors(clean, ignore, n)
+    else:
+        x, rows = sample_anchors(x, ignore, n)
+    if ignore is not None:
+        rows = rows.masked_fill(ignore.all(-1)[:, None, None], 0.0)
+    return x, rows
 
 
 def sample_anchors(x: Tensor, ignore: Tensor | None, n: int) -> tuple[Tensor, Tensor]:
@@ -55,7 +79,8 @@ def sample_anchors(x: Tensor, ignore: Tensor | None, n: int) -> tuple[Tensor, Te
     else:
         among_valid = sampled_positions((~ignore).sum(-1), n)
         at = valid_positions(ignore).gather(1, among_valid)
-    if torch.compiler.is_compiling() or not (x.requires_grad and torch.is_grad_enabled()):
+    transformed = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    if transformed or not (x.requires_grad and torch.is_grad_enabled()):
         return x, x.gather(1, at.unsqueeze(-1).expand(-1, -1, width))
     x, rows = _Rows.apply(x, at)
     return x, rows
@@ -71,8 +96,9 @@ class _Rows(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor, g_rows: Tensor) -> tuple[Tensor, None]:
         (at,) = ctx.saved_tensors
         index = at.unsqueeze(-1).expand_as(g_rows)
-        # With create_graph the gradient may be shared; otherwise it was made for this node alone.
-        if torch.is_grad_enabled():
+        # In place, since the products behind x made this gradient for us alone; unless it is itself
+        # to be differentiated, or is one of a batch of gradients.
+        if torch.is_grad_enabled() or torch._C._are_functorch_transforms_active():
             return g.scatter_add(1, index, g_rows), None
         return g.scatter_add_(1, index, g_rows), None
 

@@ -10,10 +10,10 @@ from torch import Tensor
 from ...ksvd.features import Cosine
 from ...ksvd.ledger import Entry
 from ...ksvd.objective import trace_term
-from ...ksvd.precision import widen, without_autocast
+from ...ksvd.precision import autocast_dtype, widen, without_autocast
 from ..inputs import Sequences
 from . import plain
-from .anchors import mean_anchors, sample_anchors
+from .anchors import anchor_rows
 from .given import attend_given
 from .running import running_mean
 from .stream import PrimalState
@@ -45,9 +45,7 @@ def attend(
     """The output (B, N, d), and in causal layers with a given state the state after it."""
     if layer.folded and layer.training:
         raise RuntimeError("a folded layer is for inference only; expected model.eval()")
-    device, dtype = call.x.device, call.x.dtype
-    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
-        dtype = torch.get_autocast_dtype(device.type)
+    device, dtype = call.x.device, autocast_dtype(call.x)
     record = record and not torch.compiler.is_exporting()
     x = call.x.to(dtype)
     call = call._replace(x=x, y=x if call.is_self else call.y.to(dtype))
@@ -89,13 +87,8 @@ def _dropout(layer: PrimalAttention) -> float:
 def _given(layer: PrimalAttention, maps: Maps, call: Sequences, want_energy: bool) -> Result:
     if layer.anchors is None:
         return _evaluate(layer, maps, call, layer.projections(call.x.dtype)[None], want_energy)
-    if layer.anchor_rule == "mean":
-        rows = mean_anchors(plain.hide(call.y, call.ignore), call.ignore, layer.anchors)
-    else:
-        y, rows = sample_anchors(call.y, call.ignore, layer.anchors)
-        call = call._replace(x=y if call.is_self else call.x, y=y)
-    if call.ignore is not None:  # no valid position: whatever was sampled does not count
-        rows = rows.masked_fill(call.ignore.all(-1)[:, None, None], 0.0)
+    y, rows = anchor_rows(call.y, call.ignore, layer.anchors, layer.anchor_rule)
+    call = call._replace(x=y if call.is_self else call.x, y=y)
     return _evaluate(layer, maps, call, data_projections(layer, rows), want_energy)
 
 

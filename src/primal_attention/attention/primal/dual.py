@@ -13,7 +13,7 @@ from ...ksvd.precision import widen
 from ...ksvd.problem import KSVDProblem
 from ..inputs import Sequences
 from . import plain
-from .anchors import mean_anchors, sample_anchors
+from .anchors import anchor_rows
 from .compute import count_valid
 from .running import running_mean
 
@@ -81,6 +81,11 @@ def init_ksvd_(layer: PrimalAttention, call: Sequences, positions: Positions) ->
             "tied weights satisfy the first two lines of (14) by construction and have no W_e, W_r "
             'to set; expected weights="data" or "free"'
         )
+    if layer.weights == "data" and len(call.x) != 1:
+        raise ValueError(
+            f'the batch holds {len(call.x)} sequences; weights="data" has another F_X in each, so '
+            "one solution for all does not exist: expected a batch of one, e.g. x[:1]"
+        )
     phi_q, phi_k = _features(layer, call)
     f = _anchor_rows(layer, call)
     if f is not None:
@@ -132,10 +137,6 @@ def _anchor_rows(layer: PrimalAttention, call: Sequences) -> Tensor | None:
     """F_X (B, h, n, p), or None where it is the identity."""
     if layer.anchors is None:
         return None
-    y = plain.hide(call.y, call.ignore)
-    if layer.anchor_rule == "mean":
-        rows = mean_anchors(y, call.ignore, layer.anchors)
-    else:
-        _, rows = sample_anchors(y, call.ignore, layer.anchors)
+    _, rows = anchor_rows(call.y, call.ignore, layer.anchors, layer.anchor_rule)
     heads: Tensor = rows.unflatten(-1, (layer.num_heads, layer.head_dim))  # (B, n, h, p)
     return heads.transpose(1, 2)

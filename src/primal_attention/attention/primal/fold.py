@@ -9,6 +9,7 @@ with w_out = W_o W_c (d x 2s): either the s scores are kept, or, where s is larg
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TypeVar
 
 import torch
@@ -50,6 +51,8 @@ def _fold(layer: PrimalAttention) -> None:
         kept = torch.eye(features, dtype=dtype, device=w_out.device).expand(*kept.shape[:2], -1, -1)
     for name in ("w_e", "w_r", "sqrt_lambda", "concat", "out_proj"):
         delattr(layer, name)
+    # nn.TransformerEncoder asks these two whether they need a gradient
+    vars(layer)["out_proj"] = SimpleNamespace(weight=torch.empty(0), bias=torch.empty(0))
     buffers: dict[str, Tensor] = {"folded_projections": kept.contiguous()}
     buffers |= {"folded_w_out": w_out.contiguous(), "folded_b_out": maps.b_out}
     for name, tensor in buffers.items():

@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from .steps import Steps, add_column_sums
+from .steps import Steps, add_column_sums, refuse_second_derivative
 
 
 def attend_given(
@@ -42,22 +41,7 @@ def attend_given(
         x, ignore, w_in, b_in, w_out,
         sides=sides, shared=weights is None or len(weights) == 1, dropout=dropout, keep_all=False,
     )  # fmt: skip
-    return _forward(steps, weights, b_out, want_energy)
-
-
-def _forward(
-    steps: Steps, weights: Tensor | None, b_out: Tensor, want_energy: bool
-) -> tuple[Tensor, Tensor | None]:
-    x = steps.x
-    out = torch.empty_like(x)
-    shape = (len(x), steps.sides, steps.rank)
-    energy = x.new_zeros(shape, dtype=steps.wide) if want_energy else None
-    for piece in steps.pieces:
-        steps.features(piece, steps.visible_rows(x, piece))
-        scores = steps.emit(piece, weights, b_out, out)
-        if energy is not None:
-            steps.add_energy(piece, scores, energy)
-    return out, energy
+    return steps.sweep(weights, b_out, want_energy)
 
 
 class _Given(torch.autograd.Function):
@@ -77,15 +61,15 @@ class _Given(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor | None]:
         shared = len(weights) == 1
         steps = Steps(x, ignore, w_in, b_in, w_out, sides=sides, shared=shared, dropout=dropout)
-        out, energy = _forward(steps, weights, b_out, want_energy)
+        out, energy = steps.sweep(weights, b_out, want_energy)
         ctx.dropout = dropout
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, ignore, w_in, b_in, weights, w_out, *steps.buffers)
         return out, energy
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, g: Tensor | None, g_energy: Tensor | None) -> tuple[Tensor | None, ...]:
+        refuse_second_derivative()
         x, ignore, w_in, b_in, weights, w_out, *buffers = ctx.saved_tensors
         shared, sides = weights.shape[0] == 1, weights.shape[1]
         steps = Steps(

@@ -13,7 +13,7 @@ from ...ksvd.ledger import Ledger
 from ...ksvd.objective import Positions
 from ...ksvd.precision import widen
 from ...ksvd.problem import KSVDProblem
-from ..inputs import Sequences, arrange
+from ..base import Attention
 from ..masks import check_attention_mask
 from ..registry import register
 from . import dual
@@ -31,7 +31,7 @@ from .stream import PrimalState
     streaming=True,
     any_length=True,
 )
-class PrimalAttention(nn.Module):
+class PrimalAttention(Attention):
     """Self- or cross-attention as an asymmetric kernel SVD in the primal: linear in the length.
 
     Per head (width p = embed_dim / num_heads), with features phi of queries and keys,
@@ -55,6 +55,7 @@ class PrimalAttention(nn.Module):
     plain differentiable operations everywhere, e.g. for second derivatives.
     """
 
+    has_values = False
     fast: bool = True
     folded: Literal["scores", "features"] | None = None  # see fold.py
     folded_projections: Tensor
@@ -79,17 +80,12 @@ class PrimalAttention(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        check_options(
-            embed_dim, num_heads, rank, weights, anchors, rank_multi, anchor_rule, causal, dropout
+        super().__init__(
+            embed_dim, num_heads, causal=causal, dropout=dropout, batch_first=batch_first
         )
-        self.embed_dim, self.num_heads, self.rank = embed_dim, num_heads, rank
-        self.head_dim = embed_dim // num_heads
-        self.weights, self.anchor_rule, self.causal = weights, anchor_rule, causal
+        check_options(rank, weights, anchors, rank_multi, anchor_rule, causal)
+        self.rank, self.weights, self.anchor_rule = rank, weights, anchor_rule
         self.anchors = (anchors or rank * rank_multi) if weights == "data" else None
-        self.dropout, self.batch_first = dropout, batch_first
-        # torch's encoder layers read this: False keeps their fused softmax path away from us.
-        self._qkv_same_embed_dim = False
         self.feature_map = make_feature_map(feature_map, self.head_dim, device=device, dtype=dtype)
         features = self.feature_map.output_dim
         if weights == "data" and features != self.head_dim:
@@ -120,6 +116,7 @@ class PrimalAttention(nn.Module):
 
     def reset_parameters(self) -> None:
         """Xavier projections, orthogonal W_e and W_r per head, Lambda^{1/2} uniform in (0, 1)."""
+        self._expect_unfolded("reset_parameters")
         for half in self.in_proj_weight.chunk(2):
             nn.init.xavier_uniform_(half)
         if self.weights == "tied":
@@ -154,7 +151,7 @@ class PrimalAttention(nn.Module):
         key_padding_mask (B, M): True or -inf marks keys to ignore. In self-attention ignored
         positions give zero rows; so do all queries of a sample without any valid key.
         """
-        call = self._arrange(query, key, value, key_padding_mask)
+        call, _ = self._arrange(query, key, value, key_padding_mask)
         check_attention_mask(
             attn_mask, is_causal, causal=self.causal, queries=call.x.shape[1], keys=call.y.shape[1]
         )
@@ -185,7 +182,7 @@ class PrimalAttention(nn.Module):
     ) -> tuple[Tensor, PrimalState]:
         """A causal forward over x that goes on from a state and returns the state after it."""
         self._expect_causal("prefill")
-        call = self._arrange(x, None, None, key_padding_mask)
+        call, _ = self._arrange(x, None, None, key_padding_mask)
         before = self.init_state(call.x.shape[0]) if state is None else state
         before.check_batch(call.x.shape[0])
         out, after = attend(self, call, before, record=False)
@@ -193,33 +190,20 @@ class PrimalAttention(nn.Module):
             raise RuntimeError("a causal pass must return a state")
         return call.restore(out), after
 
-    def step(self, x_t: Tensor, state: PrimalState) -> tuple[Tensor, PrimalState]:
-        """One token x_t (B, d) or (B, 1, d): its output and the next state, in O(1)."""
-        if x_t.dim() == 3 and x_t.shape[1] == 1:
-            out, state = self.step(x_t.squeeze(1), state)
-            return out.unsqueeze(1), state
-        if x_t.dim() != 2:
-            raise ValueError(
-                f"x_t has shape {tuple(x_t.shape)}; expected (batch, {self.embed_dim}) or "
-                f"(batch, 1, {self.embed_dim})"
-            )
-        rows = x_t.unsqueeze(1) if self.batch_first else x_t.unsqueeze(0)
-        out, state = self.prefill(rows, state=state)
-        return out.squeeze(1 if self.batch_first else 0), state
-
     # -- the dual view ---------------------------------------------------------------------------
 
     def factors(
         self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
     ) -> KernelFactors:
         """The induced kernel K = A B^T (B, h, N, M) without forming it."""
-        return dual.factors(self, self._arrange(query, key, None, key_padding_mask))
+        return dual.factors(self, self._arrange(query, key, None, key_padding_mask)[0])
 
     def ksvd_problem(
         self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
     ) -> KSVDProblem:
         """The KSVD problem (6) of this layer on given sequences, per sample and head."""
-        return dual.problem(self, self._arrange(query, key, None, key_padding_mask))
+        self._expect_unfolded("ksvd_problem")
+        return dual.problem(self, self._arrange(query, key, None, key_padding_mask)[0])
 
     def init_ksvd_(
         self,
@@ -228,11 +212,14 @@ class PrimalAttention(nn.Module):
         *,
         positions: Positions = "mean",
     ) -> None:
-        """Start at the exact KSVD of one batch: J = 0 and the KKT conditions hold on it.
+        """Start at the exact KSVD of one sequence: J = 0 and the KKT conditions hold on it.
 
-        `positions` is how Lambda will be trained, as in `ksvd_loss`.
+        With free weights a batch counts as one long sequence: J is zero on it as a whole, on its
+        samples only on average. Data-dependent weights expect a batch of one. `positions` is how
+        Lambda will be trained, as in `ksvd_loss`.
         """
-        dual.init_ksvd_(self, self._arrange(query, None, None, key_padding_mask), positions)
+        self._expect_unfolded("init_ksvd_")
+        dual.init_ksvd_(self, self._arrange(query, None, None, key_padding_mask)[0], positions)
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -245,9 +232,11 @@ class PrimalAttention(nn.Module):
         b_in = None if self.in_proj_bias is None else self.in_proj_bias.to(dtype)
         if self.folded:
             return Maps(w_in, b_in, self.folded_w_out.to(dtype), self.folded_b_out.to(dtype))
-        out = self.out_proj.weight.to(dtype).unflatten(
-            1, (self.num_heads, self.head_dim)
-        )  # (d,h,p)
+        for name, part in (("concat", self.concat), ("out_proj", self.out_proj)):
+            if not isinstance(part, nn.Linear):  # its weight is used, its forward never called
+                raise TypeError(f"{name} is a {type(part).__name__}; expected nn.Linear")
+        heads = (self.num_heads, self.head_dim)
+        out = self.out_proj.weight.to(dtype).unflatten(1, heads)  # (d, h, p)
         concat = self.concat.weight.to(dtype)  # (p, 2s)
         w_out = (out @ concat).unflatten(2, (2, self.rank)).transpose(1, 2).flatten(1)
         b_out = w_out.new_zeros(self.embed_dim)
@@ -261,27 +250,9 @@ class PrimalAttention(nn.Module):
             return self.folded_projections.to(dtype)
         return torch.stack([self.w_e, self.w_r]).to(dtype).mT
 
-    def _arrange(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        value: Tensor | None,
-        key_padding_mask: Tensor | None,
-    ) -> Sequences:
-        call, _ = arrange(
-            query, key, value, key_padding_mask,
-            embed_dim=self.embed_dim, dtype=self.in_proj_weight.dtype,
-            batch_first=self.batch_first, has_values=False,
-        )  # fmt: skip
-        if self.causal and not call.is_self:
-            raise ValueError(
-                "a causal layer was given a key that is not the query; expected self-attention"
-            )
-        return call
-
-    def _expect_causal(self, name: str) -> None:
-        if not self.causal:
-            raise ValueError(f"{name} needs a state; expected a layer built with causal=True")
+    def _expect_unfolded(self, name: str) -> None:
+        if self.folded:
+            raise RuntimeError(f"{name} needs W_e and W_r; expected a layer that is not folded")
 
     def extra_repr(self) -> str:
         kind = f"weights={self.weights!r}"

@@ -40,6 +40,8 @@ def pieces(x: Tensor, channels: int) -> Iterator[Piece]:
     """
     batch, length = x.shape[:2]
     most = max(PIECE // channels, 1)
+    if batch == 0:
+        return
     if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
         yield Piece(0, batch, 0, length)
     elif length <= most:

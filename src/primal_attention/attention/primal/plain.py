@@ -120,8 +120,7 @@ def causal_tied_scores(
 
 def energy(scores: Tensor) -> Tensor:
     """Sums of squared scores over positions, (B, z, h, s), in float32 or wider."""
-    wide = torch.promote_types(scores.dtype, torch.float32)
-    return scores.to(wide).square().sum(-2)
+    return widen(scores).square().sum(-2)
 
 
 def output(

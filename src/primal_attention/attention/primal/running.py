@@ -29,7 +29,7 @@ def running_mean(
         steps = valid.cumsum(-1)
     counts = count.unsqueeze(-1) + steps  # (B, N)
     divisor = counts.clamp(min=1).to(total.dtype).unsqueeze(-1)
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         sums = x.to(total.dtype).cumsum(1) + total.unsqueeze(1)
         return (sums / divisor).to(x.dtype), sums[:, -1], counts[:, -1]
     means = _RunningMean.apply(x, total, divisor)
@@ -62,16 +62,41 @@ def causal_scan(phi: Tensor, dual: Tensor, state: Tensor) -> tuple[Tensor, Tenso
     """
     length, dtype = phi.shape[-2], phi.dtype
     phi, dual = phi.to(state.dtype), dual.to(state.dtype)
-    chunk = _CHUNK if torch.compiler.is_compiling() else min(_CHUNK, length)
+    if torch.compiler.is_compiling():
+        phi, dual = _whole_chunks(phi, dual)
+        scores, state = _scan(phi, dual, state, _CHUNK)
+        inside = torch.arange(length, device=phi.device)
+        return scores.index_select(-2, inside).to(dtype), state
+    chunk = min(_CHUNK, length)
     pad = -length % chunk
     if pad:
         phi, dual = F.pad(phi, (0, 0, 0, pad)), F.pad(dual, (0, 0, 0, pad))
-    phi, dual = (t.unflatten(-2, (-1, chunk)) for t in (phi, dual))  # (B, z, h, C, chunk, .)
-    sums = (phi.mT @ dual).cumsum(-3) + state.unsqueeze(-3)  # (B, z, h, C, m, s): after each chunk
-    before = torch.cat([state.unsqueeze(-3), sums[..., :-1, :, :]], dim=-3)
+    scores, state = _scan(phi, dual, state, chunk)
+    return scores[..., :length, :].to(dtype), state
+
+
+def _whole_chunks(phi: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
+    """Padding for a graph whose length is symbolic: by index, to at least two chunks. Any question
+    about a size (is there something to pad? is there one chunk?) would tie it to some lengths."""
+    length = phi.shape[-2]
+    chunks = (length + 2 * _CHUNK - 1) // _CHUNK
+    at = torch.arange(chunks * _CHUNK, device=phi.device)
+    beyond = (at >= length).unsqueeze(-1)
+    at = at.clamp(max=length - 1)
+    phi, dual = (t.index_select(-2, at).masked_fill(beyond, 0.0) for t in (phi, dual))
+    return phi, dual
+
+
+def _scan(phi: Tensor, dual: Tensor, state: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
+    """`causal_scan` of a whole number of chunks."""
+    chunks = phi.shape[-2] // chunk
+    phi, dual = (t.unflatten(-2, (chunks, chunk)) for t in (phi, dual))  # (B, z, h, C, chunk, .)
+    own = phi.mT @ dual  # (B, z, h, C, m, s)
+    sums = torch.cat([state.unsqueeze(-3), own], dim=-3).cumsum(-3)  # before each chunk, after all
     # A later NaN must not reach earlier rows as 0 * NaN; the rows after it have it from the kernel.
     dual = dual.masked_fill(phi.isnan().any(-1, keepdim=True), 0.0)
     kernel = phi[:, 0] @ phi[:, 1].mT  # (B, h, C, chunk, chunk)
     within = torch.stack([kernel.tril() @ dual[:, 1], kernel.triu().mT @ dual[:, 0]], dim=1)
-    scores = phi @ before.flip(1) + within
-    return scores.flatten(-3, -2)[..., :length, :].to(dtype), sums[..., -1, :, :]
+    scores = phi @ sums[..., :-1, :, :].flip(1) + within
+    # a copy: a view would keep the sums of all chunks alive as long as the state
+    return scores.flatten(-3, -2), sums[..., -1, :, :].contiguous()

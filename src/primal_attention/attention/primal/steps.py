@@ -27,9 +27,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ...ksvd.features import SMALLEST_NORM
 from .pieces import Piece, Store, pieces
-
-NORM_FLOOR = 1e-24  # squared norm at or below which a row counts as zero, as in ksvd.features
 
 
 class Steps:
@@ -132,6 +131,26 @@ class Steps:
 
     # -- forward ---------------------------------------------------------------------------------
 
+    def sweep(
+        self,
+        weights: Tensor | None,
+        b_out: Tensor,
+        want_energy: bool,
+        *,
+        have_features: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Output (B, N, d) and sums of squared scores (B, 2h, s) for given projections."""
+        out = torch.empty_like(self.x)
+        shape = (len(self.x), self.sides, self.rank)
+        energy = self.x.new_zeros(shape, dtype=self.wide) if want_energy else None
+        for piece in self.pieces:
+            if not have_features:
+                self.features(piece, self.visible_rows(self.x, piece))
+            scores = self.emit(piece, weights, b_out, out)
+            if energy is not None:
+                self.add_energy(piece, scores, energy)
+        return out, energy
+
     def features(self, piece: Piece, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys q, k (equation 1) and 1 / |q|, 1 / |k|; the latter 0 where ignored."""
         qk = self.qk.at(piece, self.groups(piece))
@@ -143,7 +162,7 @@ class Steps:
         square = self.by_side(self.work.at(piece, self.groups(piece)))
         torch.sum(torch.mul(blocks, blocks, out=square), dim=2, out=inverse)
         # A zero row becomes an infinite norm. So does NaN, which the scores still carry.
-        functional.threshold(inverse, NORM_FLOOR, torch.inf, inplace=True).rsqrt_()
+        functional.threshold(inverse, SMALLEST_NORM**2, torch.inf, inplace=True).rsqrt_()
         hidden = self.hidden(piece)
         if hidden is not None:
             inverse.masked_fill_(hidden.transpose(1, 2), 0.0)
@@ -258,3 +277,12 @@ def add_column_sums(rows: Tensor, total: Tensor) -> None:
     """total (d) += the sum of rows (G, m, d); a product with ones is faster than a reduction."""
     flat = rows.reshape(-1, rows.shape[-1])
     total.addmv_(flat.t(), flat.new_ones(len(flat)))
+
+
+def refuse_second_derivative() -> None:
+    """A backward pass under create_graph would return constants: wrong without a word."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "the hand-written backward pass of Primal-Attention has no derivative itself "
+            "(create_graph=True was asked for); set layer.fast = False for second derivatives"
+        )

@@ -15,10 +15,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .pieces import Store
-from .steps import Steps, add_column_sums, project
+from .steps import Steps, add_column_sums, project, refuse_second_derivative
 
 
 def attend_tied(
@@ -51,7 +50,8 @@ def attend_tied(
         x, ignore, w_in, b_in, w_out, sides=sides, shared=False, dropout=dropout, keep_all=False
     )
     weights, _ = _sum_projections(steps, scale, w_dual)
-    out, energy = _evaluate(steps, weights, b_out, want_energy, fresh=len(steps.pieces) > 1)
+    kept = len(steps.pieces) == 1
+    out, energy = steps.sweep(weights, b_out, want_energy, have_features=kept)
     return out, energy, weights
 
 
@@ -76,23 +76,6 @@ def _sum_projections(steps: Steps, scale: Tensor, w_dual: Tensor) -> tuple[Tenso
     return _swap(sums.mul_(scale.view(-1, 1, 1, 1))), duals_at
 
 
-def _evaluate(
-    steps: Steps, weights: Tensor, b_out: Tensor, want_energy: bool, *, fresh: bool
-) -> tuple[Tensor, Tensor | None]:
-    """Second sweep: output and energies. `fresh`: features were not kept: make them again."""
-    x = steps.x
-    out = torch.empty_like(x)
-    shape = (len(x), steps.sides, steps.rank)
-    energy = x.new_zeros(shape, dtype=steps.wide) if want_energy else None
-    for piece in steps.pieces:
-        if fresh:
-            steps.features(piece, steps.visible_rows(x, piece))
-        scores = steps.emit(piece, weights, b_out, out)
-        if energy is not None:
-            steps.add_energy(piece, scores, energy)
-    return out, energy
-
-
 class _Tied(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -115,7 +98,7 @@ class _Tied(torch.autograd.Function):
             sides=sides, shared=False, dropout=dropout, keep_scores=False,
         )  # fmt: skip
         weights, duals = _sum_projections(steps, scale, w_dual)
-        out, energy = _evaluate(steps, weights, b_out, want_energy, fresh=False)
+        out, energy = steps.sweep(weights, b_out, want_energy, have_features=True)
         ctx.sides, ctx.dropout = sides, dropout
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(
@@ -124,10 +107,10 @@ class _Tied(torch.autograd.Function):
         return out, energy, weights
 
     @staticmethod
-    @once_differentiable
     def backward(
         ctx: Any, g: Tensor | None, g_energy: Tensor | None, g_weights: Tensor | None
     ) -> tuple[Tensor | None, ...]:
+        refuse_second_derivative()
         x, ignore, scale, w_in, b_in, w_dual, w_out, weights, duals_data, *buffers = (
             ctx.saved_tensors
         )

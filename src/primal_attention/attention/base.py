@@ -1,0 +1,83 @@
+"""What all attentions have in common: options, the check of a call, steps through a stream."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, SupportsIndex
+
+from torch import Tensor, nn
+
+from .inputs import Sequences, arrange
+
+
+class Attention(nn.Module):
+    """Base of the mechanisms. A subclass has `in_proj_weight`, `out_proj`, a forward with the
+    convention of nn.MultiheadAttention and, if it can stream, `init_state` and `prefill`."""
+
+    has_values: ClassVar[bool] = True  # whether `value` may differ from `key`
+    # torch's encoder layers read this: False keeps their fused softmax path away from us.
+    _qkv_same_embed_dim: ClassVar[bool] = False
+    in_proj_weight: nn.Parameter
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, *, causal: bool, dropout: float, batch_first: bool
+    ) -> None:
+        super().__init__()
+        check_positive(embed_dim=embed_dim, num_heads=num_heads)
+        if embed_dim % num_heads:
+            raise ValueError(
+                f"num_heads is {num_heads}; expected a divisor of embed_dim = {embed_dim}"
+            )
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(f"dropout is {dropout}; expected a number in [0, 1)")
+        self.embed_dim, self.num_heads = int(embed_dim), int(num_heads)
+        self.head_dim = self.embed_dim // self.num_heads
+        self.causal, self.dropout, self.batch_first = causal, dropout, batch_first
+
+    def prefill(
+        self, x: Tensor, key_padding_mask: Tensor | None = None, state: Any = None
+    ) -> tuple[Tensor, Any]:
+        """A causal forward over x that goes on from a state and returns the state after it."""
+        raise ValueError(f"{type(self).__name__} cannot stream; expected another attention")
+
+    def step(self, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """One token x_t (B, d), or a sequence of one in the layer's layout: output, next state."""
+        time = 1 if self.batch_first else 0
+        if x_t.dim() == 3 and x_t.shape[time] == 1:
+            return self.prefill(x_t, state=state)
+        if x_t.dim() != 2:
+            raise ValueError(
+                f"x_t has shape {tuple(x_t.shape)}; expected (batch, {self.embed_dim}) or a "
+                "sequence of one position"
+            )
+        out, state = self.prefill(x_t.unsqueeze(time), state=state)
+        return out.squeeze(time), state
+
+    def _arrange(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        key_padding_mask: Tensor | None,
+    ) -> tuple[Sequences, Tensor]:
+        """Check a call and bring it to (batch, length, width); the second result is the values."""
+        call, values = arrange(
+            query, key, value, key_padding_mask,
+            embed_dim=self.embed_dim, dtype=self.in_proj_weight.dtype,
+            batch_first=self.batch_first, has_values=self.has_values,
+        )  # fmt: skip
+        if self.causal and not call.is_self:
+            raise ValueError(
+                "a causal layer was given a key that is not the query; expected self-attention"
+            )
+        return call, values
+
+    def _expect_causal(self, name: str) -> None:
+        if not self.causal:
+            raise ValueError(f"{name} needs a state; expected a layer built with causal=True")
+
+
+def check_positive(**numbers: int) -> None:
+    """Raise unless every option is an integer of at least 1."""
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, SupportsIndex) or int(number) < 1:
+            raise ValueError(f"{name} is {number!r}; expected an integer of at least 1")
