@@ -97,23 +97,40 @@ def tensors(batch: int, length: int, d: int) -> tuple[Tensor, Tensor, Tensor]:
     return x, torch.randn(batch, length, d), torch.randn(batch, length, 2 * d)
 
 
-def check(name: str, module: pa.PrimalAttention, x: Tensor) -> None:
-    """Refuse to time what is not correct: fast against plain, outputs, loss and all gradients."""
-    results = []
-    for fast in (True, False):
-        layer = copy.deepcopy(module)
-        layer.fast = fast
-        leaf = x.detach().clone().requires_grad_()
-        out, _ = layer(leaf)
-        loss = pa.ksvd_loss(layer)
-        grads = torch.autograd.grad(out.square().mean() + loss, [leaf, *layer.parameters()])
-        results.append([out.detach(), loss.detach(), *grads])
-    for ours, truth in zip(*results, strict=True):
-        error = (ours - truth).norm() / truth.norm().clamp(min=1e-12)
-        if not error < 1e-3:
-            raise SystemExit(
-                f"{name} differs from the reference by {error:.2e}: nothing is reported"
-            )
+def check_all() -> None:
+    """Refuse to time what is not correct: the fast passes against the plain reference, in training
+    (outputs, loss, all gradients), without gradient (in pieces) and folded."""
+    for s in SETTINGS.values():
+        x = tensors(s["batch"], s["length"], s["d"])[0].detach()
+        for name in NAMES:
+            module = build(name, s["d"], s["heads"], s["rank"])
+            if not isinstance(module, pa.PrimalAttention):
+                continue
+            truth = copy.deepcopy(module)
+            truth.fast = False
+            for ours, right in zip(step_results(module, x), step_results(truth, x), strict=True):
+                expect_near(f"{name}, training", ours, right)
+            module.eval()
+            truth.eval()
+            with torch.no_grad():
+                right = truth(x)[0]
+                expect_near(f"{name}, inference", module(x)[0], right)
+                if name == "primal free":
+                    expect_near(f"{name}, folded", pa.fold_(module)(x)[0], right)
+
+
+def step_results(layer: pa.PrimalAttention, x: Tensor) -> list[Tensor]:
+    leaf = x.clone().requires_grad_()
+    out, _ = layer(leaf)
+    loss = pa.ksvd_loss(layer)
+    grads = torch.autograd.grad(out.square().mean() + loss, [leaf, *layer.parameters()])
+    return [out.detach(), loss.detach(), *grads]
+
+
+def expect_near(what: str, ours: Tensor, right: Tensor) -> None:
+    error = (ours - right).norm() / right.norm().clamp(min=1e-12)
+    if not error < 1e-3:
+        raise SystemExit(f"{what} differs from the reference by {error:.2e}: nothing is reported")
 
 
 def training_table(repeats: int) -> dict[str, dict[str, float]]:
@@ -121,9 +138,6 @@ def training_table(repeats: int) -> dict[str, dict[str, float]]:
     for setting, s in SETTINGS.items():
         x, g, g_qk = tensors(s["batch"], s["length"], s["d"])
         modules = {name: build(name, s["d"], s["heads"], s["rank"]) for name in NAMES}
-        for name, module in modules.items():
-            if isinstance(module, pa.PrimalAttention):
-                check(name, module, x[:1])
         quick = {n: training_step(m, x, g, g_qk) for n, m in modules.items() if "softmax" not in n}
         slow = {n: training_step(m, x, g, g_qk) for n, m in modules.items() if "softmax" in n}
         seconds = interleaved(quick, repeats)
@@ -278,6 +292,8 @@ def main() -> None:
         print(json.dumps(memory_of(*arguments.memory_of)))
         return
     where = f"{platform.machine()}, {arguments.threads} threads, torch {torch.__version__}"
+    print("checking against the reference ...", flush=True)
+    check_all()
     results: dict[str, object] = {"machine": where}
     for name in arguments.only:
         print(f"measuring {name} ...", flush=True)
