@@ -10,8 +10,9 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 # interpreters to try, in order; `make setup PYTHON=/path/to/python` chooses another
 PYTHON ?= python3.11 python3
-# more arguments for pytest, e.g. `make test PYTEST_ARGS="-n auto"`
-PYTEST_ARGS ?=
+# arguments for pytest: one process a core, one thread a process
+PYTEST_ARGS ?= -n auto
+test test-slow: export OMP_NUM_THREADS = 1
 
 .PHONY: help setup demo test test-slow lint format bench clean
 
