@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from .pieces import Store
-from .steps import Steps, add_column_sums, project, refuse_second_derivative
+from .steps import Steps, add_column_sums, add_product, project, refuse_second_derivative
 
 
 def attend_tied(
@@ -164,7 +164,7 @@ class _Tied(torch.autograd.Function):
                 d_b_in += d_qk.sum((0, 2))
             if dx is not None:
                 d_rows = steps.rows_backward(piece, d_qk, dx)
-                d_rows.baddbmm_(d_duals.transpose(1, 2), w_dual.expand(groups, -1, -1))
+                add_product(d_duals.transpose(1, 2), w_dual, d_rows)
                 steps.hide(piece, d_rows)
         return (
             dx, None, None, d_w_in, d_b_in, d_w_dual, d_w_out.t(), d_b_out, None, None, None,
