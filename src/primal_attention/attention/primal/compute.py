@@ -14,6 +14,7 @@ from ...ksvd.precision import autocast_dtype, widen, without_autocast
 from ..inputs import Sequences
 from . import plain
 from .anchors import anchor_rows
+from .folded import attend_folded
 from .given import attend_given
 from .running import running_mean
 from .stream import PrimalState
@@ -109,11 +110,12 @@ def _evaluate(
     """Scores and output for given projections (B or 1, z, h, s, m)."""
     hidden = call.ignore if call.is_self else None
     if is_fast(layer, call.x.dtype):
-        identity = layer.folded == "features" and not torch.is_grad_enabled()
-        weights = None if identity else projections.flatten(1, 2)
+        sides = 2 * layer.num_heads
+        if layer.folded == "features" and not torch.is_grad_enabled():
+            return Result(attend_folded(call.x, hidden, *maps, sides=sides), None)
         out, energy = attend_given(
-            call.x, hidden, maps.w_in, maps.b_in, weights, maps.w_out, maps.b_out,
-            sides=2 * layer.num_heads, dropout=_dropout(layer), want_energy=want_energy,
+            call.x, hidden, maps.w_in, maps.b_in, projections.flatten(1, 2), maps.w_out, maps.b_out,
+            sides=sides, dropout=_dropout(layer), want_energy=want_energy,
         )  # fmt: skip
         energy = None if energy is None else energy.unflatten(1, (2, -1))
         phi_keys = None

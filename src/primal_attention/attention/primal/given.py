@@ -15,7 +15,7 @@ def attend_given(
     ignore: Tensor | None,
     w_in: Tensor,
     b_in: Tensor | None,
-    weights: Tensor | None,
+    weights: Tensor,
     w_out: Tensor,
     b_out: Tensor,
     *,
@@ -26,11 +26,9 @@ def attend_given(
     """Output (B, N, d) and sums of squared scores (B, 2h, s), equation (9).
 
     weights: (B, 2h, s, p), or (1, 2h, s, p) when all samples share them: W_e|X^T for the h query
-    sides, W_r|X^T for the h key sides; None for the identity (folded layers, without a gradient).
-    See `steps.Steps` for the other arguments.
+    sides, W_r|X^T for the h key sides. See `steps.Steps` for the other arguments.
     """
-    x = x.contiguous()
-    weights = None if weights is None else weights.contiguous()
+    x, weights = x.contiguous(), weights.contiguous()
     tensors = (x, w_in, b_in, weights, w_out, b_out)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
         out, energy = _Given.apply(
@@ -39,7 +37,7 @@ def attend_given(
         return out, energy
     steps = Steps(
         x, ignore, w_in, b_in, w_out,
-        sides=sides, shared=weights is None or len(weights) == 1, dropout=dropout, keep_all=False,
+        sides=sides, shared=len(weights) == 1, dropout=dropout, keep_all=False,
     )  # fmt: skip
     return steps.sweep(weights, b_out, want_energy)
 

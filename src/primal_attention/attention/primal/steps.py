@@ -55,7 +55,8 @@ class Steps:
         keep_scores: bool = True,
         buffers: Sequence[Tensor | None] = (None, None, None, None),
     ) -> None:
-        self.x, self.w_in, self.b_in, self.w_out = x, w_in, b_in, w_out
+        self.x, self.b_in, self.w_out = x, b_in, w_out
+        self.w_in = w_in.t().contiguous().t()  # the products prefer it column by column
         self.ignore = None if ignore is None else ignore.contiguous()
         self.sides, self.shared, self.dropout = sides, shared, dropout
         self.head_dim, self.rank = w_in.shape[0] // sides, w_out.shape[1] // sides
@@ -69,7 +70,6 @@ class Steps:
         self.keep = self.store(n_scores, whole=keep_all, data=buffers[3]) if dropout else None
         self.work = self.store(width, dtype=self.wide)
         if buffers[0] is not None:  # going back
-            self.w_in_transposed = w_in.t().contiguous()
             self.product = self.store(n_scores) if x.dtype == self.wide else None
 
     def store(
@@ -133,7 +133,7 @@ class Steps:
 
     def sweep(
         self,
-        weights: Tensor | None,
+        weights: Tensor,
         b_out: Tensor,
         want_energy: bool,
         *,
@@ -168,19 +168,16 @@ class Steps:
             inverse.masked_fill_(hidden.transpose(1, 2), 0.0)
         return qk, inverse
 
-    def score(self, piece: Piece, weights: Tensor | None) -> Tensor:
+    def score(self, piece: Piece, weights: Tensor) -> Tensor:
         """The scores `(W^T q) / |q|` (equation 9) of a piece whose features are there."""
         groups = self.groups(piece)
         qk, inverse = self.qk.at(piece, groups), self.inverse.at(piece, groups)
         scores = self.scores.at(piece, groups)
-        if weights is None:  # the scores are the features themselves
-            torch.mul(self.by_side(qk), inverse.unsqueeze(2), out=self.by_side(scores))
-        else:
-            torch.bmm(self.weights(weights, piece), self.as_batch(qk), out=self.as_batch(scores))
-            self.by_side(scores).mul_(inverse.unsqueeze(2))
+        torch.bmm(self.weights(weights, piece), self.as_batch(qk), out=self.as_batch(scores))
+        self.by_side(scores).mul_(inverse.unsqueeze(2))
         return scores
 
-    def emit(self, piece: Piece, weights: Tensor | None, b_out: Tensor, out: Tensor) -> Tensor:
+    def emit(self, piece: Piece, weights: Tensor, b_out: Tensor, out: Tensor) -> Tensor:
         """Scores and the output rows; returns the scores."""
         groups = self.groups(piece)
         scores = used = self.score(piece, weights)
@@ -255,7 +252,7 @@ class Steps:
     def rows_backward(self, piece: Piece, d_qk: Tensor, dx: Tensor) -> Tensor:
         """Write the input rows' gradient `dq^T w_in`; ignored positions get zero."""
         rows = self.rows(dx, piece)
-        product(d_qk.transpose(1, 2), self.w_in_transposed.t(), out=rows)
+        product(d_qk.transpose(1, 2), self.w_in, out=rows)
         return rows
 
     def hide(self, piece: Piece, rows: Tensor) -> None:
