@@ -155,3 +155,16 @@ def test_backward_twice(kind, make_layer, make_rows):
     (first,) = torch.autograd.grad(out.square().sum(), x, retain_graph=True)
     (second,) = torch.autograd.grad(out.square().sum(), x)
     assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("piece", [1, 60, 10**6])
+def test_tied_inference_in_pieces(piece, make_layer, make_rows, monkeypatch):
+    """One piece, a few that are kept, and many that are made again: the same result."""
+    monkeypatch.setattr("primal_attention.attention.primal.pieces.PIECE", piece)
+    layer, x = make_layer("tied").eval(), make_rows(3, 17, 6)
+    ignore = torch.zeros(3, 17, dtype=torch.bool)
+    ignore[1, 4:9] = True
+    with torch.no_grad():
+        found = layer(x, key_padding_mask=ignore)[0]
+        layer.fast = False
+        assert_close(found, layer(x, key_padding_mask=ignore)[0], rtol=1e-10, atol=1e-10)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import pieces
 from .pieces import Store
 from .steps import Steps, add_column_sums, add_product, project, refuse_second_derivative
 
@@ -46,12 +47,16 @@ def attend_tied(
             x, ignore, scale, w_in, b_in, w_dual, w_out, b_out, sides, dropout, want_energy
         )
         return out, energy, weights
+    # Features of a few pieces are kept for the second sweep; of more they are made again, so that
+    # the memory does not grow with the length.
+    keep = x.shape[0] * x.shape[1] * w_in.shape[0] <= 4 * pieces.PIECE
     steps = Steps(
-        x, ignore, w_in, b_in, w_out, sides=sides, shared=False, dropout=dropout, keep_all=False
-    )
-    weights, _ = _sum_projections(steps, scale, w_dual)
-    kept = len(steps.pieces) == 1
-    out, energy = steps.sweep(weights, b_out, want_energy, have_features=kept)
+        x, ignore, w_in, b_in, w_out,
+        sides=sides, shared=False, dropout=dropout, keep_all=keep, keep_scores=False,
+    )  # fmt: skip
+    weights, _ = _sum_projections(steps, scale, w_dual, keep=False)
+    have_features = keep or len(steps.pieces) == 1
+    out, energy = steps.sweep(weights, b_out, want_energy, have_features=have_features)
     return out, energy, weights
 
 
@@ -60,10 +65,12 @@ def _swap(weights: Tensor) -> Tensor:
     return weights.roll(weights.shape[1] // 2, dims=1)
 
 
-def _sum_projections(steps: Steps, scale: Tensor, w_dual: Tensor) -> tuple[Tensor, Store]:
+def _sum_projections(
+    steps: Steps, scale: Tensor, w_dual: Tensor, *, keep: bool
+) -> tuple[Tensor, Store]:
     """First sweep: the projections (B, 2h, s, p), and the duals divided by the norms."""
     x = steps.x
-    duals_at = steps.store(w_dual.shape[0], whole=steps.keep_all)
+    duals_at = steps.store(w_dual.shape[0], whole=keep)
     sums = x.new_zeros(len(x), steps.sides, steps.rank, steps.head_dim)
     for piece in steps.pieces:
         rows = steps.visible_rows(x, piece)
@@ -97,7 +104,7 @@ class _Tied(torch.autograd.Function):
             x, ignore, w_in, b_in, w_out,
             sides=sides, shared=False, dropout=dropout, keep_scores=False,
         )  # fmt: skip
-        weights, duals = _sum_projections(steps, scale, w_dual)
+        weights, duals = _sum_projections(steps, scale, w_dual, keep=True)
         out, energy = steps.sweep(weights, b_out, want_energy, have_features=True)
         ctx.sides, ctx.dropout = sides, dropout
         ctx.set_materialize_grads(False)
