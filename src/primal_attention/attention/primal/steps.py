@@ -63,7 +63,7 @@ class Steps:
         self.wide = x.dtype if x.dtype == torch.float64 else torch.float32
         width, n_scores = w_in.shape[0], w_out.shape[1]
         self.pieces = list(pieces(x, width + n_scores))
-        self.keep_all, self.keep_scores = keep_all, keep_scores
+        self.keep_scores = keep_scores
         self.qk = self.store(width, whole=keep_all, data=buffers[0])
         self.inverse = self.store(sides, whole=keep_all, dtype=self.wide, data=buffers[1])
         self.scores = self.store(n_scores, whole=keep_all and keep_scores, data=buffers[2])
