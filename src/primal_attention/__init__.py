@@ -1,25 +1,36 @@
-"""Primal-Attention: self-attention as an asymmetric kernel SVD, computed in the primal."""
+"""Primal-Attention: self-attention as an asymmetric kernel SVD, computed in the primal.
 
-from .attention import (
-    PrimalAttention,
-    PrimalState,
-    SoftmaxAttention,
-    SoftmaxState,
-    attention_info,
-    available_attentions,
-    fold_,
-    make_attention,
-)
-from .ksvd import (
-    KSVD,
-    DenseKernel,
-    KernelFactors,
-    KSVDProblem,
-    KSVDResiduals,
-    ksvd,
-    ksvd_residuals,
-)
-from .ksvd.loss import ksvd_loss
+Names are imported when they are first used, so that the command can answer `--help` without torch.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .attention import (
+        PrimalAttention,
+        PrimalState,
+        SoftmaxAttention,
+        SoftmaxState,
+        attention_info,
+        available_attentions,
+        fold_,
+        make_attention,
+    )
+    from .ksvd import (
+        KSVD,
+        DenseKernel,
+        KernelFactors,
+        KSVDProblem,
+        KSVDResiduals,
+        ksvd,
+        ksvd_residuals,
+    )
+    from .ksvd.loss import ksvd_loss
 
 __version__ = "0.1.0"
 
@@ -41,3 +52,31 @@ __all__ = [
     "ksvd_residuals",
     "make_attention",
 ]
+
+_ROOMS = (".attention", ".ksvd", ".ksvd.loss")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    for room in _ROOMS:
+        module = import_module(room, __name__)
+        if hasattr(module, name):
+            globals()[name] = getattr(module, name)
+            return globals()[name]
+    raise AssertionError(f"{name} is in no room")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """The room `ksvd`, when it is imported, must not hide the function of the same name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name == "ksvd" and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
