@@ -21,7 +21,14 @@ from pathlib import Path
 
 import torch
 from measure import interleaved, peak_above_start, peak_megabytes, ratio
-from rivals import Floor, FusedSoftmax, LinearAttention, MaterialisedSoftmax, PublishedPrimal
+from rivals import (
+    Floor,
+    FusedSoftmax,
+    LinearAttention,
+    MaterialisedSoftmax,
+    Products,
+    PublishedPrimal,
+)
 from torch import Tensor, nn
 
 import primal_attention as pa
@@ -32,8 +39,10 @@ SETTINGS = {
     "d=512": {"d": 512, "heads": 8, "rank": 30, "batch": 2, "length": 1024, "memory_length": 4096},
 }
 LENGTHS = [2**k for k in range(10, 19)]
+PRODUCTS = "products of primal free alone"
 NAMES = [
     "floor",
+    PRODUCTS,
     "primal data",
     "primal free",
     "primal tied",
@@ -49,6 +58,8 @@ def build(name: str, d: int, heads: int, rank: int) -> nn.Module:
     torch.manual_seed(0)
     if name == "floor":
         return Floor(d)
+    if name == PRODUCTS:
+        return Products(d, heads, rank)
     if name.startswith("primal "):
         return pa.PrimalAttention(d, heads, rank=rank, weights=name.split()[1])
     if name.startswith("published"):
@@ -64,9 +75,14 @@ def build(name: str, d: int, heads: int, rank: int) -> nn.Module:
 def training_step(module: nn.Module, x: Tensor, g: Tensor, g_qk: Tensor) -> Callable[[], None]:
     """Forward and backward to all parameters and the input; primal blocks with the KSVD loss."""
     inputs = [x, *module.parameters()]
+    extra = module.inputs(x) if isinstance(module, Products) else ()
+    g_extra = torch.randn(module.sides, module.rank, x.shape[0] * x.shape[1]) if extra else None
 
     def step() -> None:
-        if isinstance(module, Floor):
+        if isinstance(module, Products):
+            grads = [g, g_qk, g_extra]
+            torch.autograd.grad(module(x, *extra), [*inputs, *extra], grads)
+        elif isinstance(module, Floor):
             out, qk = module(x)
             torch.autograd.grad([out, qk], inputs, [g, g_qk])
         elif isinstance(module, pa.PrimalAttention):
@@ -192,7 +208,9 @@ def memory_table() -> dict[str, dict[str, float]]:
     script = Path(__file__)
     table: dict[str, dict[str, float]] = {
         f"training, {setting}": {
-            name: peak_megabytes(script, "train", name, setting) for name in NAMES
+            name: peak_megabytes(script, "train", name, setting)
+            for name in NAMES
+            if name != PRODUCTS
         }
         for setting in SETTINGS
     }

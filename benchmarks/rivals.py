@@ -24,6 +24,27 @@ class Floor(nn.Module):
         return self.out(x), self.qk(x)
 
 
+class Products(nn.Module):
+    """All matrix products of Primal-Attention with free weights, each on an input of its own in the
+    layout it likes best, and nothing between them: no way of arranging the layer is faster."""
+
+    def __init__(self, d: int, heads: int, rank: int) -> None:
+        super().__init__()
+        self.sides, self.rank = 2 * heads, rank
+        self.qk, self.out = nn.Linear(d, 2 * d), nn.Linear(2 * heads * rank, d)
+        self.weights = nn.Parameter(torch.randn(2 * heads, rank, d // heads))
+
+    def inputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Stand-ins for q and k by side (2h, p, T), and for the scores (B, N, 2h * s)."""
+        positions = x.shape[0] * x.shape[1]
+        by_side = torch.randn(self.sides, self.weights.shape[2], positions)
+        scores = torch.randn(*x.shape[:2], self.sides * self.rank)
+        return by_side.requires_grad_(), scores.requires_grad_()
+
+    def forward(self, x: Tensor, by_side: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.out(scores), self.qk(x), torch.bmm(self.weights, by_side)
+
+
 class FusedSoftmax(nn.Module):
     """torch's scaled_dot_product_attention."""
 

@@ -67,6 +67,48 @@ def anchor_rows(x: Tensor, ignore: Tensor | None, n: int, rule: str) -> tuple[Te
     return x, rows
 
 
+def anchor_projections(rows: Tensor, w: Tensor) -> Tensor:
+    """`W_e|X = F_X^T W_e`, transposed, (B, 2, h, s, p), of anchor rows F_X (B, n, d) and the
+    parameters w (2, h, s, n)."""
+    heads = rows.unflatten(-1, (w.shape[1], -1)).permute(2, 1, 0, 3)  # (h, n, B, p)
+    by_head = w.transpose(0, 1).flatten(1, 2)  # (h, 2s, n)
+    # all samples are columns of one product a head
+    made = torch.bmm(by_head, heads.flatten(2)).unflatten(2, heads.shape[2:])  # (h, 2s, B, p)
+    return made.unflatten(1, (2, -1)).permute(3, 1, 0, 2, 4)
+
+
+def spread_projections(x: Tensor, ignore: Tensor | None, w: Tensor) -> Tensor:
+    """`anchor_projections` of the sampled rows of x (B, N, d) where anchors outnumber positions.
+
+    Every row is then taken many times. Consecutive anchors share it, so their weights are summed
+    first, as differences of running sums: `F_X^T W = X^T (S^T W)` with the selection F_X = S X.
+    """
+    sides, heads, rank, n = w.shape
+    valid_length = None if ignore is None else (~ignore).sum(-1)
+    if valid_length is None:
+        valid_length = torch.full((1,), x.shape[1], device=x.device)
+    # anchors before[b, j] : before[b, j + 1] stand at the j-th valid position of sample b
+    seats = torch.arange(x.shape[1] + 1, device=x.device).expand(len(valid_length), -1)
+    before = torch.searchsorted(sampled_positions(valid_length, n), seats.contiguous())
+    # differences of sums lose digits: float64 where there is one
+    wide = torch.float32 if x.device.type == "mps" else torch.float64
+    sums = w.permute(3, 1, 0, 2).reshape(n, -1).to(wide).cumsum(0)  # (n, h * 2 * s)
+    sums = torch.cat([sums.new_zeros(1, sums.shape[1]), sums])
+    if ignore is None:
+        first, last = before[:, :-1], before[:, 1:]
+    else:
+        seat = ((~ignore).cumsum(-1) - 1).clamp(min=0)
+        first, last = before.gather(1, seat), before.gather(1, seat + 1)
+        first, last = (i.masked_fill(ignore, 0) for i in (first, last))
+        x = x.masked_fill(ignore.unsqueeze(-1), 0.0)
+    spread = (sums[last] - sums[first]).to(x.dtype)  # (B or 1, N, h * 2 * s)
+    if ignore is None:
+        return anchor_projections(x, spread[0].t().view(heads, sides, rank, -1).transpose(0, 1))
+    by_head = spread.unflatten(-1, (heads, -1)).permute(0, 2, 3, 1)  # (B, h, 2s, N)
+    made = by_head @ x.unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, h, 2s, p)
+    return made.unflatten(2, (2, -1)).transpose(1, 2)
+
+
 def sample_anchors(x: Tensor, ignore: Tensor | None, n: int) -> tuple[Tensor, Tensor]:
     """n evenly spaced valid rows of x (B, N, d): returns x itself and rows (B, n, d).
 

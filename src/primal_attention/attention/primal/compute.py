@@ -13,8 +13,8 @@ from ...ksvd.objective import trace_term
 from ...ksvd.precision import autocast_dtype, widen, without_autocast
 from ..inputs import Sequences
 from . import plain
-from .anchors import anchor_rows
-from .folded import attend_folded
+from .anchors import anchor_projections, anchor_rows, spread_projections
+from .folded import attend_folded, features_are_cheaper, fold_weights
 from .given import attend_given
 from .running import running_mean
 from .stream import PrimalState
@@ -88,15 +88,16 @@ def _dropout(layer: PrimalAttention) -> float:
 def _given(layer: PrimalAttention, maps: Maps, call: Sequences, want_energy: bool) -> Result:
     if layer.anchors is None:
         return _evaluate(layer, maps, call, layer.projections(call.x.dtype)[None], want_energy)
-    y, rows = anchor_rows(call.y, call.ignore, layer.anchors, layer.anchor_rule)
-    call = call._replace(x=y if call.is_self else call.x, y=y)
-    return _evaluate(layer, maps, call, data_projections(layer, rows), want_energy)
-
-
-def data_projections(layer: PrimalAttention, rows: Tensor) -> Tensor:
-    """`W_e|X = F_X^T W_e` of anchor rows (B, n, d), transposed: (B, z, h, s, p)."""
-    f = rows.unflatten(-1, (layer.num_heads, layer.head_dim)).transpose(1, 2)  # (B, h, n, p)
-    return torch.matmul(layer.projections(rows.dtype), f.unsqueeze(1))
+    w = layer.projections(call.x.dtype)
+    # a graph with a dynamic length must not ask how long the sequence is: eager mode first
+    eager = is_fast(layer, call.y.dtype) and layer.anchor_rule == "sample"
+    if eager and layer.anchors > call.y.shape[1]:
+        projections = spread_projections(call.y, call.ignore, w)
+    else:
+        y, rows = anchor_rows(call.y, call.ignore, layer.anchors, layer.anchor_rule)
+        call = call._replace(x=y if call.is_self else call.x, y=y)
+        projections = anchor_projections(rows, w)
+    return _evaluate(layer, maps, call, projections, want_energy)
 
 
 def _evaluate(
@@ -111,8 +112,13 @@ def _evaluate(
     hidden = call.ignore if call.is_self else None
     if is_fast(layer, call.x.dtype):
         sides = 2 * layer.num_heads
-        if layer.folded == "features" and not torch.is_grad_enabled():
-            return Result(attend_folded(call.x, hidden, *maps, sides=sides), None)
+        if not (torch.is_grad_enabled() or want_energy or _dropout(layer)):
+            if layer.folded == "features":
+                maps = maps._replace(w_out=maps.w_out[None])
+                return Result(attend_folded(call.x, hidden, *maps, sides=sides), None)
+            if _folding_pays(layer, call.x, projections):
+                maps = maps._replace(w_out=fold_weights(maps.w_out, projections))
+                return Result(attend_folded(call.x, hidden, *maps, sides=sides), None)
         out, energy = attend_given(
             call.x, hidden, maps.w_in, maps.b_in, projections.flatten(1, 2), maps.w_out, maps.b_out,
             sides=sides, dropout=_dropout(layer), want_energy=want_energy,
@@ -133,6 +139,13 @@ def _evaluate(
         at_keys = plain.given_scores(phi_keys, projections.mT, call.ignore, key_sum)
         energy = torch.stack([energy[:, 0], plain.energy(at_keys)[:, 1]], dim=1)
     return Result(out, energy)
+
+
+def _folding_pays(layer: PrimalAttention, x: Tensor, projections: Tensor) -> bool:
+    """Whether many positions share each set of maps that would be made for one call."""
+    positions = x.shape[1] if len(projections) > 1 else x.shape[0] * x.shape[1]
+    cheaper = features_are_cheaper(layer.rank, projections.shape[-1], layer.embed_dim)
+    return cheaper and positions >= 8 * layer.rank
 
 
 def _key_features(layer: PrimalAttention, maps: Maps, call: Sequences) -> Tensor:

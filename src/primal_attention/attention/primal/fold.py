@@ -15,6 +15,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from .folded import features_are_cheaper, fold_weights
 from .layer import PrimalAttention
 
 M = TypeVar("M", bound=nn.Module)
@@ -43,14 +44,10 @@ def _fold(layer: PrimalAttention) -> None:
     dtype = layer.in_proj_weight.dtype
     maps, projections = layer.maps(dtype), layer.projections(dtype)  # (d, 2h * s), (z, h, s, m)
     features = projections.shape[-1]
-    with_scores = layer.rank * (features + layer.embed_dim)
-    without = features * layer.embed_dim
-    # Both forms share the product that makes q and k. Products per head run at about half speed.
-    identity = without <= with_scores + layer.rank * features
+    identity = features_are_cheaper(layer.rank, features, layer.embed_dim)
     w_out, kept = maps.w_out, projections.contiguous()
     if identity:
-        by_side = w_out.unflatten(1, projections.shape[:3])  # (d, z, h, s)
-        w_out = torch.einsum("ozhs,zhsm->ozhm", by_side, projections).flatten(1)
+        w_out = fold_weights(w_out, projections[None])[0]
         kept = torch.eye(features, dtype=dtype, device=w_out.device).expand(*kept.shape[:2], -1, -1)
     for name in ("w_e", "w_r", "sqrt_lambda", "concat", "out_proj"):
         delattr(layer, name)

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .steps import Steps, add_column_sums, refuse_second_derivative
+from .products import add_column_sums, add_outer
+from .steps import Steps, refuse_second_derivative
 
 
 def attend_given(
@@ -88,7 +89,7 @@ class _Given(torch.autograd.Function):
             d_qk = steps.along_features(piece, dot)
             w = steps.weights(weights, piece).transpose(1, 2)
             steps.as_batch(d_qk).baddbmm_(w, steps.as_batch(d_scores))
-            d_w_in.addbmm_(d_qk, steps.visible_rows(x, piece))
+            add_outer(d_qk, steps.visible_rows(x, piece), d_w_in)
             if d_b_in is not None:
                 d_b_in += d_qk.sum((0, 2))
             if dx is not None:

@@ -29,6 +29,7 @@ from torch.nn import functional
 
 from ...ksvd.features import SMALLEST_NORM
 from .pieces import Piece, Store, pieces
+from .products import add_outer, project, rows_of
 
 
 class Steps:
@@ -186,7 +187,7 @@ class Steps:
             keep.bernoulli_(1.0 - self.dropout).div_(1.0 - self.dropout)
             used = scores * keep
         rows = self.rows(out, piece)
-        product(used.transpose(1, 2), self.w_out.t(), out=rows, bias=b_out)
+        rows_of(used, self.w_out.t(), rows, bias=b_out)
         self.hide(piece, rows)
         return scores
 
@@ -213,12 +214,12 @@ class Steps:
         groups = self.groups(piece)
         qk, inverse = self.qk.at(piece, groups), self.inverse.at(piece, groups)
         scores = self.scores.at(piece, groups)
-        product(self.w_out.t(), g.transpose(1, 2), out=d_scores)
+        project(self.w_out.t(), None, g, out=d_scores)
         if self.keep is None:
-            d_w_out.addbmm_(scores, g)
+            add_outer(scores, g, d_w_out)
         else:
             keep = self.keep.at(piece, groups)
-            d_w_out.addbmm_(scores * keep, g)
+            add_outer(scores * keep, g, d_w_out)
             d_scores.mul_(keep)
         if g_energy is not None:  # energy is a sum of squares: its gradient is 2 s g
             factor = g_energy[piece.first : piece.last].view(groups, -1, self.sides, self.rank)
@@ -252,48 +253,13 @@ class Steps:
     def rows_backward(self, piece: Piece, d_qk: Tensor, dx: Tensor) -> Tensor:
         """Write the input rows' gradient `dq^T w_in`; ignored positions get zero."""
         rows = self.rows(dx, piece)
-        product(d_qk.transpose(1, 2), self.w_in, out=rows)
+        rows_of(d_qk, self.w_in, rows)
         return rows
 
     def hide(self, piece: Piece, rows: Tensor) -> None:
         hidden = self.hidden(piece)
         if hidden is not None:
             rows.masked_fill_(hidden, 0.0)
-
-
-def product(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) -> None:
-    """out (G, i, j) = a b + bias, where a or b may be one matrix for all groups.
-
-    For a single group by mm, which is up to a third faster than a batch of one.
-    """
-    a, b = (t if t.dim() == 3 else t.expand(len(out), -1, -1) for t in (a, b))
-    if len(out) != 1:
-        torch.bmm(a, b, out=out) if bias is None else torch.baddbmm(bias, a, b, out=out)
-    elif bias is None:
-        torch.mm(a[0], b[0], out=out[0])
-    else:
-        torch.addmm(bias, a[0], b[0], out=out[0])
-
-
-def add_product(a: Tensor, b: Tensor, out: Tensor) -> None:
-    """out (G, i, j) += a (G, i, k) b (k, j), in place."""
-    if len(out) == 1:
-        out[0].addmm_(a[0], b)
-    else:
-        out.baddbmm_(a, b.expand(len(out), -1, -1))
-
-
-def project(weight: Tensor, bias: Tensor | None, rows: Tensor, out: Tensor) -> None:
-    """out (G, c, m) = weight (c, d) rows^T + bias."""
-    product(weight, rows.transpose(1, 2), out=out)
-    if bias is not None:  # not baddbmm: it would first copy the bias along rows, element by element
-        out.add_(bias.view(1, -1, 1))
-
-
-def add_column_sums(rows: Tensor, total: Tensor) -> None:
-    """total (d) += the sum of rows (G, m, d); a product with ones is faster than a reduction."""
-    flat = rows.reshape(-1, rows.shape[-1])
-    total.addmv_(flat.t(), flat.new_ones(len(flat)))
 
 
 def refuse_second_derivative() -> None:

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from . import pieces
 from .pieces import Store
-from .steps import Steps, add_column_sums, add_product, project, refuse_second_derivative
+from .products import add_column_sums, add_outer, project, rows_of
+from .steps import Steps, refuse_second_derivative
 
 
 def attend_tied(
@@ -165,13 +166,13 @@ class _Tied(torch.autograd.Function):
             batch.baddbmm_(w, steps.as_batch(d_scores))
             batch.baddbmm_(sums.transpose(1, 2), steps.as_batch(duals))
             steps.by_side(d_duals).mul_(steps.inverse.at(piece, groups).unsqueeze(2))
-            d_w_in.addbmm_(d_qk, rows)
-            d_w_dual.addbmm_(d_duals, rows)
+            add_outer(d_qk, rows, d_w_in)
+            add_outer(d_duals, rows, d_w_dual)
             if d_b_in is not None:
                 d_b_in += d_qk.sum((0, 2))
             if dx is not None:
                 d_rows = steps.rows_backward(piece, d_qk, dx)
-                add_product(d_duals.transpose(1, 2), w_dual, d_rows)
+                rows_of(d_duals, w_dual, d_rows, add=True)
                 steps.hide(piece, d_rows)
         return (
             dx, None, None, d_w_in, d_b_in, d_w_dual, d_w_out.t(), d_b_out, None, None, None,
