@@ -1,0 +1,184 @@
+"""Labelled time series in memory: the set, its statistics, its split, its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesSet:
+    """One labelled collection. NaN in a series is a missing value, label -1 a missing label."""
+
+    name: str
+    series: list[Floats]  # each (length_i, channels)
+    labels: Integers  # (cases,), indices into classes
+    classes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.series:
+            raise ValueError(f"{self.name} has no cases; expected at least one")
+        for i, s in enumerate(self.series):
+            if s.ndim != 2 or s.shape[1] != self.channels or s.size == 0:
+                raise ValueError(
+                    f"case {i} of {self.name} has shape {s.shape}; expected (length, channels) "
+                    f"with at least one position and the channels of the first case"
+                )
+        if self.labels.shape != (len(self),):
+            raise ValueError(
+                f"{self.name} has labels of shape {self.labels.shape}; expected ({len(self)},)"
+            )
+        if self.labels.min() < -1 or self.labels.max() >= len(self.classes):
+            raise ValueError(
+                f"{self.name} has labels from {self.labels.min()} to {self.labels.max()}; "
+                f"expected -1 (unknown) to {len(self.classes) - 1}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.series)
+
+    @property
+    def channels(self) -> int:
+        return int(self.series[0].shape[-1])
+
+    @property
+    def lengths(self) -> Integers:
+        """(cases,)"""
+        return np.array([len(s) for s in self.series], dtype=np.int64)
+
+    def subset(self, indices: Sequence[int] | Integers) -> SeriesSet:
+        """The cases at these indices, in their order."""
+        series = [self.series[i] for i in indices]
+        return SeriesSet(self.name, series, self.labels[np.asarray(indices)], self.classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Normaliser:
+    """x -> (x - mean) / deviation for each channel, with the statistics of the training set."""
+
+    mean: Floats  # (channels,)
+    deviation: Floats  # (channels,), 1 where a channel is constant
+
+    @classmethod
+    def fit(cls, train: SeriesSet) -> Normaliser:
+        """Statistics over all positions of all series; missing values do not count."""
+        rows = np.concatenate(train.series)  # (total, channels)
+        valid = ~np.isnan(rows)
+        count = np.maximum(valid.sum(0), 1)  # a channel without any value keeps mean 0
+        mean = np.where(valid, rows, 0.0).sum(0) / count
+        centred = np.where(valid, rows - mean, 0.0)
+        deviation = np.sqrt(np.square(centred).sum(0) / count)
+        # exactly constant: rounding in the mean would leave a tiny deviation to divide by
+        lowest = np.where(valid, rows, np.inf).min(0)
+        highest = np.where(valid, rows, -np.inf).max(0)
+        return cls(mean, np.where((lowest >= highest) | (deviation == 0.0), 1.0, deviation))
+
+    def apply(self, s: SeriesSet) -> SeriesSet:
+        """A normalised copy; missing values stay missing."""
+        if s.channels != len(self.mean):
+            raise ValueError(f"{s.name} has {s.channels} channels; expected {len(self.mean)}")
+        series = [(x - self.mean) / self.deviation for x in s.series]
+        return SeriesSet(s.name, series, s.labels, s.classes)
+
+    def to_dict(self) -> dict[str, list[float]]:
+        """For JSON, exact to the last bit."""
+        return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Normaliser:
+        mean, deviation = (
+            np.asarray(stored[key], dtype=np.float64) for key in ("mean", "deviation")
+        )
+        return cls(mean, deviation)
+
+
+class Batch(NamedTuple):
+    """Series of one batch, padded to its longest."""
+
+    inputs: Tensor  # (B, N, C) float32, padding zeroed
+    padding: Tensor  # (B, N) bool, True = ignore
+    targets: Tensor  # (B,) int64
+
+
+class SeriesData(Dataset[Batch]):
+    """A set as batches: float32, missing values zero, series cut to max_length.
+
+    All positions lie in one tensor (total + 1, C), its last row zero: padding points there, so a
+    batch is one gather. Use `collate_fn=lambda batch: batch` in a DataLoader.
+    """
+
+    def __init__(self, s: SeriesSet, *, max_length: int | None = None) -> None:
+        if max_length is not None and max_length < 1:
+            raise ValueError(f"max_length is {max_length}; expected an integer of at least 1")
+        cut = [x[:max_length] for x in s.series]
+        lengths = np.array([len(x) for x in cut], dtype=np.int64)
+        with np.errstate(over="ignore"):  # told below, with the name of the set
+            cut.append(np.zeros((1, s.channels)))
+            rows = np.concatenate(cut, dtype=np.float32, casting="same_kind")
+        rows[np.isnan(rows)] = 0.0
+        if np.isinf(rows).any():
+            raise ValueError(f"{s.name} has an infinite value; expected values within float32")
+        self.name, self.classes = s.name, s.classes
+        self.rows = torch.from_numpy(rows)
+        self.lengths = torch.from_numpy(lengths)
+        self.offsets = self.lengths.cumsum(0) - self.lengths
+        self.targets = torch.from_numpy(s.labels.astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    @property
+    def channels(self) -> int:
+        return self.rows.shape[1]
+
+    @property
+    def longest(self) -> int:
+        return int(self.lengths.max())
+
+    def __getitems__(self, indices: Sequence[int]) -> Batch:
+        """The whole batch at once."""
+        chosen = torch.as_tensor(indices)
+        lengths = self.lengths[chosen].unsqueeze(1)  # (B, 1)
+        positions = torch.arange(int(lengths.max()))  # (N,)
+        padding = positions >= lengths  # (B, N)
+        places = self.offsets[chosen].unsqueeze(1) + positions
+        places.masked_fill_(padding, len(self.rows) - 1)
+        inputs = self.rows[places]  # (B, N, C)
+        return Batch(inputs, padding, self.targets[chosen])
+
+
+def stratified_split(
+    labels: npt.NDArray[Any], fraction: float, seed: int
+) -> tuple[Integers, Integers]:
+    """Indices (kept, held out), both sorted. About `fraction` of every class is held out.
+
+    round(fraction * cases) are held out, at least one, as far as every class can keep a case. The
+    classes' shares are rounded by largest remainder; who is held out is decided by the seed alone.
+    """
+    if not 0.0 < fraction < 1.0:
+        raise ValueError(f"fraction is {fraction}; expected a number between 0 and 1")
+    _, group, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    spare = sizes - 1
+    if spare.sum() == 0:
+        raise ValueError(
+            f"no class has two cases among {len(labels)}; expected one that can be held out"
+        )
+    wanted = min(max(round(fraction * len(labels)), 1), int(spare.sum()))
+    share = fraction * sizes
+    held = np.minimum(np.floor(share).astype(np.int64), spare)
+    while held.sum() < wanted:
+        held[np.argmax(np.where(held < spare, share - held, -np.inf))] += 1
+    rng = np.random.default_rng(seed)
+    chosen = [rng.permutation(np.flatnonzero(group == c))[:h] for c, h in enumerate(held)]
+    held_out = np.sort(np.concatenate(chosen))
+    return np.setdiff1d(np.arange(len(labels)), held_out), held_out

@@ -1,0 +1,80 @@
+"""How to train on a set: our compact default, and the settings of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Column(NamedTuple):
+    """What the paper chose for one set and one model."""
+
+    rank: int  # s
+    eta: float
+
+
+class Tuned(NamedTuple):
+    primalformer: Column  # every layer primal
+    primal_trans: Column  # the last layer primal
+
+
+# fmt: off
+TUNED: Mapping[str, Tuned] = {
+    "EthanolConcentration": Tuned(Column(30, 0.1), Column(40, 0.2)),
+    "FaceDetection":        Tuned(Column(20, 0.1), Column(40, 0.2)),
+    "Handwriting":          Tuned(Column(30, 0.2), Column(20, 0.5)),
+    "Heartbeat":            Tuned(Column(30, 0.5), Column(40, 0.5)),
+    "JapaneseVowels":       Tuned(Column(40, 0.5), Column(30, 0.2)),
+    "PEMS-SF":              Tuned(Column(40, 0.1), Column(40, 0.0)),
+    "SelfRegulationSCP1":   Tuned(Column(30, 0.5), Column(30, 0.2)),
+    "SelfRegulationSCP2":   Tuned(Column(20, 0.0), Column(20, 0.2)),
+    "SpokenArabicDigits":   Tuned(Column(20, 0.1), Column(30, 0.2)),
+    "UWaveGestureLibrary":  Tuned(Column(20, 0.0), Column(40, 0.1)),
+}
+# fmt: on
+
+_FEW_ANCHORS = (
+    "FaceDetection", "Handwriting", "JapaneseVowels", "PEMS-SF", "SpokenArabicDigits",
+)  # fmt: skip
+
+
+def recipes(name: str) -> dict[str, dict[str, Any]]:
+    """The recipes of a set by name; "paper" for the paper's ten sets only."""
+    found: dict[str, dict[str, Any]] = {"default": {}}
+    if name in TUNED:
+        found["paper"] = {
+            "width": 512,
+            "heads": 8,
+            "feedforward": 2048,
+            "dropout": 0.1,
+            "norm": "post",
+            "activation": "gelu",
+            "positions": "learned",
+            "head": "flatten",
+            "normalise": "none",
+            "optimizer": "adam" if name == "SpokenArabicDigits" else "radam",
+            "lr": 1e-3,
+            "weight_decay": 0.0,
+            "schedule": "constant",
+            "batch_size": 16,
+            "epochs": 400 if name == "PEMS-SF" else 100,
+            "clip": 4.0,
+            "weights": "data",
+            "anchor_rule": "sample",
+            "rank_multi": 5 if name in _FEW_ANCHORS else 10,
+        }
+    return found
+
+
+def tuned(name: str, attention: tuple[str, ...]) -> dict[str, Any]:
+    """The paper's rank and eta for a set and a model, which is one attention name a layer."""
+    if "primal" not in attention:
+        return {"eta": 0.0}
+    if all(layer == "primal" for layer in attention):
+        return TUNED[name].primalformer._asdict()
+    if attention[-1] == "primal" and attention.count("primal") == 1:
+        return TUNED[name].primal_trans._asdict()
+    raise ValueError(
+        f"the attentions are {', '.join(attention)}; expected for the recipe 'paper' all primal "
+        "(PrimalFormer), the last alone (Primal.+Trans.), or none"
+    )
