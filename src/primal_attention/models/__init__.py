@@ -1,0 +1,5 @@
+"""Networks assembled from attentions."""
+
+from .classifier import SequenceClassifier
+
+__all__ = ["SequenceClassifier"]

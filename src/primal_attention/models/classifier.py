@@ -1,0 +1,160 @@
+"""Sequence classification: time series or tokens, with an attention by name in every layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from ..attention import make_attention
+from ..attention.base import check_positive
+from .dropout import Dropout
+from .embedding import SeriesEmbedding, TokenEmbedding
+from .encoder import Activation, Encoder, EncoderLayer, Norm
+from .feedforward import FeedForward
+from .heads import FlattenHead, MeanHead
+from .options import attention_settings, check_choice
+from .packing import pack
+from .positions import LearnedPositions, SinusoidalPositions
+
+PositionKind = Literal["learned", "sinusoidal", "none"]
+HeadKind = Literal["mean", "flatten"]
+
+
+class SequenceClassifier(nn.Module):
+    """Logits of whole sequences: embedding, positions, an encoder, and a head.
+
+    Give `channels` for time series (B, N, channels) or `vocabulary` for tokens (B, N). `attention`
+    names the attention of every layer, first layer first: PrimalFormer is all "primal",
+    Primal.+Trans. is "softmax" with "primal" last. `attention_options` are those of each NAME, e.g.
+    `{"primal": {"rank": 40}}`; `dropout` goes to the attentions too, unless their options say
+    otherwise, and an attention with anchors gets no more than `max_length` of them.
+
+    A sequence gives the same logits alone and padded in a batch, wherever the padding stands: only
+    its valid positions are seen, in their order. `head="mean"` averages over them; `"flatten"` is
+    the paper's linear layer of all `max_length` positions at once.
+    """
+
+    def __init__(
+        self,
+        *,
+        classes: int,
+        channels: int | None = None,
+        vocabulary: int | None = None,
+        max_length: int,
+        attention: Sequence[str] = ("primal", "primal"),
+        attention_options: Mapping[str, Mapping[str, Any]] | None = None,
+        width: int = 512,
+        heads: int = 8,
+        feedforward: int = 2048,
+        dropout: float = 0.1,
+        norm: Norm = "post",
+        activation: Activation = "gelu",
+        positions: PositionKind = "learned",
+        head: HeadKind = "mean",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        check_positive(
+            classes=classes, max_length=max_length, width=width, heads=heads,
+            feedforward=feedforward,
+        )  # fmt: skip
+        check_choice("norm", norm, get_args(Norm))
+        check_choice("activation", activation, get_args(Activation))
+        check_choice("positions", positions, get_args(PositionKind))
+        check_choice("head", head, get_args(HeadKind))
+        if isinstance(attention, str) or not attention:
+            raise ValueError(f"attention is {attention!r}; expected one name per layer")
+        place: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.max_length, self.channels, self.vocabulary = max_length, channels, vocabulary
+        self.embedding = _embedding(channels, vocabulary, width, **place)
+        kinds = {"learned": LearnedPositions, "sinusoidal": SinusoidalPositions}
+        table = None if positions == "none" else kinds[positions](max_length, width, **place)
+        self.positions = table
+        self.dropout = Dropout(dropout)
+        act = nn.GELU() if activation == "gelu" else nn.ReLU()
+        settings = attention_settings(
+            attention, attention_options, dropout=dropout, max_length=max_length, **place
+        )
+        layers = [
+            EncoderLayer(
+                make_attention(name, width, heads, **options),
+                FeedForward(width, feedforward, activation=act, dropout=dropout, **place),
+                width, dropout=dropout, norm=norm, **place,
+            )
+            for name, options in zip(attention, settings, strict=True)
+        ]  # fmt: skip
+        self.encoder = Encoder(layers, width, **place)
+        self.head = (
+            MeanHead(width, classes, **place)
+            if head == "mean"
+            else FlattenHead(
+                width, classes, max_length=max_length, activation=act, dropout=dropout, **place
+            )
+        )
+
+    def forward(self, inputs: Tensor, padding: Tensor | None = None) -> Tensor:
+        """Logits (B, classes) of inputs (B, N, channels), or of tokens (B, N).
+
+        padding (B, N) bool: True marks positions to ignore. A sequence without any valid position
+        gets the logits of an empty one.
+        """
+        self._check(inputs, padding)
+        rows, packing = pack(inputs, padding)
+        if packing.length > self.max_length:
+            raise ValueError(
+                f"a sequence has length {packing.length}; expected at most max_length = "
+                f"{self.max_length}"
+            )
+        rows = self.embedding(rows)
+        if self.positions is not None:
+            rows = self.positions(rows, packing)
+        rows = self.encoder(self.dropout(rows), packing)
+        logits: Tensor = self.head(rows, packing)
+        return logits
+
+    def _check(self, inputs: Tensor, padding: Tensor | None) -> None:
+        if self.channels is None:
+            if inputs.dim() != 2 or inputs.dtype not in (torch.int64, torch.int32):
+                raise ValueError(
+                    f"inputs is {_describe(inputs)}; expected tokens (batch, length), int64"
+                )
+        elif inputs.dim() != 3 or inputs.shape[-1] != self.channels or not self._accepts(inputs):
+            raise ValueError(
+                f"inputs is {_describe(inputs)}; expected (batch, length, channels = "
+                f"{self.channels}) of {self.embedding.weight.dtype}"
+            )
+        if inputs.shape[1] == 0:
+            raise ValueError(f"inputs is {_describe(inputs)}; expected at least one position")
+        if padding is None:
+            return
+        if padding.shape != inputs.shape[:2] or padding.dtype != torch.bool:
+            raise ValueError(
+                f"padding is {_describe(padding)}; expected {tuple(inputs.shape[:2])}, torch.bool "
+                "(True = ignore)"
+            )
+
+    def _accepts(self, inputs: Tensor) -> bool:
+        autocast = torch.is_autocast_enabled(inputs.device.type) and inputs.is_floating_point()
+        return inputs.dtype == self.embedding.weight.dtype or autocast
+
+
+def _embedding(
+    channels: int | None, vocabulary: int | None, width: int, **place: Any
+) -> SeriesEmbedding | TokenEmbedding:
+    if channels is not None and vocabulary is None:
+        check_positive(channels=channels)
+        return SeriesEmbedding(channels, width, **place)
+    if vocabulary is not None and channels is None:
+        check_positive(vocabulary=vocabulary)
+        return TokenEmbedding(vocabulary, width, **place)
+    raise ValueError(
+        f"channels is {channels} and vocabulary is {vocabulary}; expected exactly one of them"
+    )
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} of {tensor.dtype}"

@@ -1,0 +1,65 @@
+"""From the rows of the last layer to the logits of a sequence."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .dropout import Dropout
+from .packing import Packing
+
+
+class MeanHead(nn.Module):
+    """The mean over the valid positions, then one linear layer; an empty sequence has mean 0."""
+
+    def __init__(
+        self,
+        width: int,
+        classes: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.output = nn.Linear(width, classes, device=device, dtype=dtype)
+
+    def forward(self, rows: Tensor, packing: Packing) -> Tensor:
+        sequences = packing.unpack_zeroed(rows)  # (B, N, d)
+        if packing.padding is None:
+            mean = sequences.mean(1)
+        else:
+            count = (~packing.padding).sum(-1, keepdim=True).clamp(min=1)
+            mean = sequences.sum(1) / count
+        logits: Tensor = self.output(mean)
+        return logits
+
+
+class FlattenHead(nn.Module):
+    """The paper's: activation, dropout, then one linear layer of all max_length positions at once,
+    where those beyond the end of a sequence are zero."""
+
+    def __init__(
+        self,
+        width: int,
+        classes: int,
+        *,
+        max_length: int,
+        activation: nn.Module,
+        dropout: float,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.activation = activation
+        self.dropout = Dropout(dropout)
+        self.output = nn.Linear(max_length * width, classes, device=device, dtype=dtype)
+
+    def forward(self, rows: Tensor, packing: Packing) -> Tensor:
+        active = self.dropout(self.activation(rows))
+        flat = packing.unpack_zeroed(active).flatten(1)  # (B, N * d)
+        if torch.compiler.is_compiling():  # the layout of a slice would tie the graph to a length
+            flat = F.pad(flat, (0, self.output.in_features - flat.shape[1]))
+            return F.linear(flat, self.output.weight, self.output.bias)
+        # the zeros from N to max_length need not exist
+        return F.linear(flat, self.output.weight[:, : flat.shape[1]], self.output.bias)

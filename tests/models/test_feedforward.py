@@ -1,0 +1,151 @@
+"""The hand-written passes against the plain ones."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from primal_attention.models import feedforward
+from primal_attention.models.feedforward import FeedForward
+
+CLOSE = {"rtol": 1e-12, "atol": 1e-13}
+
+
+@pytest.fixture(params=["gelu", "relu"])
+def activation(request):
+    return nn.GELU() if request.param == "gelu" else nn.ReLU()
+
+
+@pytest.fixture(params=[0.0, 0.4], ids=["", "dropout"])
+def dropout(request):
+    return request.param
+
+
+@pytest.fixture(params=[2**20, 16 * 5, 1], ids=["one piece", "pieces", "single rows"])
+def piece(request, monkeypatch):
+    monkeypatch.setattr(feedforward, "PIECE", request.param)
+
+
+@pytest.fixture
+def part(activation, dropout):
+    torch.manual_seed(0)
+    return FeedForward(6, 16, activation=activation, dropout=dropout, dtype=torch.float64)
+
+
+def plain(part, x):
+    return part.reduce(part.dropout(part.activation(part.expand(x))))
+
+
+def results(function, part, x, seed=2):
+    """Output and all gradients, with the dropout of a seed."""
+    part.zero_grad()
+    x = x.clone().requires_grad_()
+    torch.manual_seed(seed)
+    out = function(x)
+    generator = torch.Generator().manual_seed(4)
+    out.backward(torch.randn(out.shape, generator=generator, dtype=out.dtype))
+    return [out.detach(), x.grad, *(p.grad.clone() for p in part.parameters())]
+
+
+@pytest.mark.usefixtures("piece")
+def test_same_as_plain(part):
+    for shape in [(13, 6), (2, 7, 6), (1, 6), (0, 6)]:
+        x = torch.randn(shape, dtype=torch.float64)
+        expected = results(lambda x: plain(part, x), part, x)
+        assert_close(results(part, part, x), expected, **CLOSE)
+
+
+@pytest.mark.usefixtures("piece")
+def test_without_gradient(part):
+    x = torch.randn(13, 6, dtype=torch.float64)
+    for mode in (torch.no_grad, torch.inference_mode):
+        for module in (part.train(), part.eval()):
+            with mode():
+                torch.manual_seed(1)
+                out = module(x)
+                torch.manual_seed(1)
+                assert_close(out, plain(module, x), **CLOSE)
+
+
+def test_the_passes_are_used(part, monkeypatch):
+    def refuse(*args):
+        raise AssertionError("plain")
+
+    monkeypatch.setattr(part.expand, "forward", refuse)
+    part(torch.randn(3, 6, dtype=torch.float64))
+
+
+def test_frozen_parameters_and_inputs(part):
+    x = torch.randn(5, 6, dtype=torch.float64)
+    part.expand.requires_grad_(False)
+    part(x).sum().backward()
+    assert part.expand.weight.grad is None
+    assert part.reduce.weight.grad is not None
+
+
+def test_second_derivative(activation, dropout):
+    torch.manual_seed(0)
+    part = FeedForward(2, 3, activation=activation, dropout=dropout, dtype=torch.float64)
+    x = torch.randn(2, 2, dtype=torch.float64, requires_grad=True)
+    names, parameters = zip(*part.named_parameters(), strict=True)
+
+    def run(x, *parameters):
+        for name, parameter in zip(names, parameters, strict=True):
+            module, _, weight = name.partition(".")
+            delattr(getattr(part, module), weight)
+            setattr(getattr(part, module), weight, parameter)
+        torch.manual_seed(1)
+        return part(x)
+
+    assert torch.autograd.gradcheck(run, (x, *parameters))
+    assert torch.autograd.gradgradcheck(run, (x, *parameters))
+
+
+def test_memory_of_the_wide_rows_is_kept_once():
+    part = FeedForward(4, 64, activation=nn.GELU(), dropout=0.1)
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+        part(torch.randn(100, 4))
+    wide = [t for t in saved if t.numel() == 100 * 64]
+    assert sorted(t.element_size() for t in wide) == [1, 4]
+
+
+@pytest.mark.parametrize("way", ["hook", "pre-hook", "subclass", "bfloat16", "autocast", "vmap"])
+def test_where_the_plain_form_serves(way):
+    part = FeedForward(6, 16, activation=nn.GELU(), dropout=0.0)
+    x = torch.randn(3, 6)
+    calls = []
+    if way == "hook":
+        part.expand.register_forward_hook(lambda *_: calls.append(1))
+    elif way == "pre-hook":
+        part.reduce.register_forward_pre_hook(lambda *_: calls.append(1))
+    elif way == "subclass":
+
+        class Loud(nn.Linear):
+            def forward(self, x):
+                calls.append(1)
+                return super().forward(x)
+
+        part.expand = Loud(6, 16)
+    else:
+        calls.append(1)
+    if way == "bfloat16":
+        part, x = part.bfloat16(), x.bfloat16()
+        assert part(x).dtype == torch.bfloat16
+    elif way == "autocast":
+        with torch.autocast("cpu", torch.bfloat16):
+            assert part(x).dtype == torch.bfloat16
+    elif way == "vmap":
+        assert_close(torch.func.vmap(part)(x), part(x))
+    else:
+        assert_close(part(x), plain(part, x))
+    assert calls
+
+
+def test_a_copy_shares_nothing():
+    part = FeedForward(6, 16, activation=nn.GELU(), dropout=0.0)
+    other = copy.deepcopy(part)
+    other(torch.randn(3, 6)).sum().backward()
+    assert part.expand.weight.grad is None
