@@ -1,0 +1,83 @@
+"""The training engine: runs in folders, that can be stopped anywhere and continued exactly.
+
+from primal_attention.train import RunConfig, resume, train
+
+result = train(RunConfig(task="uea/JapaneseVowels", attention=("softmax", "primal")))
+print(result.label, result.accuracy, result.run)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from .config import RunConfig
+from .errors import NotFiniteError, RunError
+from .events import EpochEvent, Observer, RunResult, RunStart, StepEvent
+from .launch import is_main_process, processes
+from .metrics import read_metrics
+from .run import begin, go_on, read_config, read_result
+from .seeds import SEEDS_FILE, SeedsResult, begin_seeds, check_seeds, go_on_seeds, read_seeds
+
+__all__ = [
+    "EpochEvent",
+    "NotFiniteError",
+    "Observer",
+    "RunConfig",
+    "RunError",
+    "RunResult",
+    "RunStart",
+    "SeedsResult",
+    "StepEvent",
+    "is_main_process",
+    "read_metrics",
+    "resume",
+    "train",
+    "train_seeds",
+]
+
+
+def train(
+    config: RunConfig,
+    *,
+    root: Path | str = "runs",
+    name: str | None = None,
+    observer: Observer | None = None,
+) -> RunResult:
+    """Train in a new folder under root, `<task>-<attention>-<n>` unless it has a name.
+
+    Ctrl-C and SIGTERM end it with a checkpoint and a KeyboardInterrupt; whatever ends it, `resume`
+    continues as if nothing had happened, on a CPU to the last bit.
+    """
+    config.validate()
+    config = config.resolved()
+    with processes(config) as fabric:
+        return begin(fabric, config, root=root, name=name, observer=observer)
+
+
+def train_seeds(
+    config: RunConfig,
+    seeds: Sequence[int],
+    *,
+    root: Path | str = "runs",
+    name: str | None = None,
+    observer: Observer | None = None,
+) -> SeedsResult:
+    """Train once per seed, in one folder; a seed whose training fails does not end the others."""
+    check_seeds(config, seeds)
+    config = config.resolved()
+    with processes(config) as fabric:
+        return begin_seeds(fabric, config, seeds, root=root, name=name, observer=observer)
+
+
+def resume(run: Path | str, *, observer: Observer | None = None) -> RunResult | SeedsResult:
+    """Continue a run, or a folder of seeds, where it stopped; a finished run gives its result."""
+    run = Path(run)
+    if (run / SEEDS_FILE).exists():
+        config, _ = read_seeds(run)
+        with processes(config) as fabric:
+            return go_on_seeds(fabric, run, observer=observer)
+    if result := read_result(run):
+        return result
+    with processes(read_config(run)) as fabric:
+        return go_on(fabric, run, observer=observer)

@@ -1,0 +1,194 @@
+"""Everything that decides the result of a run, in one flat record."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# Fields that say where and how fast a run computes, not what: a resumed run may differ in them.
+PLACE_FIELDS = ("data_dir", "devices", "nodes", "accelerator", "checkpoint_seconds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """The settings of one run. `attention` has one name per layer; `weights`, `rank`, `rank_multi`,
+    `anchor_rule` and `eta` are those of the layers that are primal.
+
+    protocol "holdout" selects the epoch on a validation split of the training set and uses the test
+    set once; "paper" reports the best test epoch. `clip` bounds the norm of the gradient, None does
+    not. `batch_size` is that of all processes together. `precision` is in the words of Lightning.
+    """
+
+    task: str
+    recipe: str = "default"
+    protocol: str = "holdout"
+    seed: int = 0
+
+    attention: tuple[str, ...] = ("primal", "primal")
+    weights: str = "data"
+    rank: int = 20
+    rank_multi: int = 10
+    anchor_rule: str = "sample"
+    eta: float = 0.1
+
+    width: int = 128
+    heads: int = 8
+    feedforward: int = 256
+    dropout: float = 0.1
+    norm: str = "post"
+    activation: str = "gelu"
+    positions: str = "learned"
+    head: str = "mean"
+    normalise: str = "channel"
+
+    optimizer: str = "adamw"
+    lr: float = 1e-3
+    weight_decay: float = 0.0
+    batch_size: int = 16
+    epochs: int = 100
+    clip: float | None = 4.0
+    schedule: str = "constant"
+    warmup_steps: int = 0
+    validation_fraction: float = 0.2
+
+    data_dir: str | None = None
+    precision: str = "32-true"
+    devices: int = 1
+    nodes: int = 1
+    accelerator: str = "auto"
+    checkpoint_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.attention, list):  # as JSON has it
+            object.__setattr__(self, "attention", tuple(self.attention))
+
+    def validate(self) -> None:
+        """Raise a ValueError that names the first wrong setting and what was expected."""
+        from ..tasks import get_task
+        from ..tasks.base import unknown
+
+        for name in ("task", "recipe"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected a name")
+        recipes = get_task(self.task).recipes
+        if self.recipe not in recipes:
+            raise ValueError(unknown(f"recipe of task {self.task!r}:", self.recipe, recipes))
+        for name, choices in _CHOICES.items():
+            _check_choice(name, getattr(self, name), choices)
+        for name, (fits, expected) in _RULES.items():
+            if not fits(getattr(self, name)):
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected {expected}")
+        self._check_attention()
+        if self.width % self.heads:
+            raise ValueError(
+                f"heads is {self.heads}; expected a divisor of the width, {self.width}"
+            )
+
+    def _check_attention(self) -> None:
+        from ..attention import attention_info
+
+        if not isinstance(self.attention, tuple) or not self.attention:
+            raise ValueError(
+                f"attention is {self.attention!r}; expected one name per layer, such as "
+                "('softmax', 'primal')"
+            )
+        for name in self.attention:
+            attention_info(name)
+
+    def resolved(self) -> RunConfig:
+        """With the data folder that the environment says, if any, as a full path."""
+        from ..tasks.folders import data_folder
+
+        folder = data_folder(self.data_dir)
+        return dataclasses.replace(self, data_dir=None if folder is None else str(folder.resolve()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**dataclasses.asdict(self), "attention": list(self.attention)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
+        """The inverse of `to_dict`; unknown keys raise."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        for key in values:
+            if key not in known:
+                raise ValueError(f"unknown setting {key!r}{_near(key, known)}")
+        if "task" not in values:
+            raise ValueError("the settings lack a task; expected a name like 'uea/JapaneseVowels'")
+        return cls(**values)
+
+    def fingerprint(self) -> str:
+        """A hash of what decides the result."""
+        decisive = {k: v for k, v in self.to_dict().items() if k not in PLACE_FIELDS}
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+    def attention_options(self) -> dict[str, dict[str, Any]]:
+        """The options of the mechanisms, by name."""
+        primal = {
+            "rank": self.rank,
+            "weights": self.weights,
+            "rank_multi": self.rank_multi,
+            "anchor_rule": self.anchor_rule,
+        }
+        return {"primal": primal} if "primal" in self.attention else {}
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_integer(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _least(least: int) -> tuple[Callable[[Any], bool], str]:
+    return lambda v: _is_integer(v) and v >= least, f"an integer of at least {least}"
+
+
+_NOT_NEGATIVE = (lambda v: _is_number(v) and v >= 0, "a number of at least 0")
+
+_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "seed": _least(0),
+    **{name: _least(1) for name in ("rank", "rank_multi", "width", "heads", "feedforward")},
+    **{name: _least(1) for name in ("batch_size", "epochs", "devices", "nodes")},
+    "warmup_steps": _least(0),
+    **dict.fromkeys(("eta", "weight_decay", "checkpoint_seconds"), _NOT_NEGATIVE),
+    "dropout": (lambda v: _is_number(v) and 0 <= v < 1, "a number in [0, 1)"),
+    "validation_fraction": (lambda v: _is_number(v) and 0 < v < 1, "a number between 0 and 1"),
+    "lr": (lambda v: _is_number(v) and v > 0, "a positive number"),
+    "clip": (lambda v: v is None or (_is_number(v) and v > 0), "a positive number or None"),
+    "data_dir": (lambda v: v is None or isinstance(v, str), "a path or None"),
+}
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "protocol": ("holdout", "paper"),
+    "weights": ("data", "free", "tied"),
+    "anchor_rule": ("sample", "mean"),
+    "norm": ("post", "pre"),
+    "activation": ("gelu", "relu"),
+    "positions": ("learned", "sinusoidal", "none"),
+    "head": ("mean", "flatten"),
+    "normalise": ("channel", "none"),
+    "optimizer": ("radam", "adam", "adamw"),
+    "schedule": ("constant", "cosine"),
+    "precision": ("32-true", "64-true", "bf16-mixed", "bf16-true"),
+    "accelerator": ("auto", "cpu", "cuda", "mps"),
+}
+
+
+def _check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    if value not in choices:
+        hint = _near(value, choices) if isinstance(value, str) else ""
+        listed = ", ".join(map(repr, choices))
+        raise ValueError(f"{name} is {value!r}{hint}; expected one of {listed}")
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -1,0 +1,61 @@
+"""Where a number that is not finite came from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..tasks.series import Batch
+
+
+@torch.no_grad()
+def describe(model: nn.Module, batch: Batch) -> str:
+    """ "; <what> of <where> is not finite" for the first parameter, input, layer output or gradient
+    that is not, "" if all are."""
+    for name, parameter in _named_parameters(model):
+        if not parameter.isfinite().all():
+            return f"; the parameter {name} is not finite"
+    if batch.inputs.is_floating_point() and not batch.inputs.isfinite().all():
+        return "; the inputs are not finite"
+    layer = _first_layer(model, batch)
+    if layer:
+        return f"; the output of {layer} is not finite"
+    for name, parameter in _named_parameters(model):
+        if parameter.grad is not None and not parameter.grad.isfinite().all():
+            return f"; the gradient of {name} is not finite"
+    return ""
+
+
+def _named_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    return list(_bare(model).named_parameters())
+
+
+def _bare(model: nn.Module) -> nn.Module:
+    """Without the wrapper of Fabric."""
+    inner = getattr(model, "module", model)
+    return inner if isinstance(inner, nn.Module) else model
+
+
+def _first_layer(model: nn.Module, batch: Batch) -> str | None:
+    """Run the batch again; the name of the first module, in order of execution, whose output is not
+    finite though it is part of no other such module before it."""
+    found: list[str] = []
+
+    def watch(name: str) -> Any:
+        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+            tensor = output[0] if isinstance(output, tuple) else output
+            if isinstance(tensor, Tensor) and not tensor.isfinite().all():
+                found.append(name)
+
+        return hook
+
+    bare = _bare(model)
+    hooks = [m.register_forward_hook(watch(n)) for n, m in bare.named_modules() if n]
+    try:
+        model(batch.inputs, batch.padding)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found[0] if found else None

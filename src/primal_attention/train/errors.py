@@ -1,0 +1,11 @@
+"""What can go wrong with a run."""
+
+from __future__ import annotations
+
+
+class RunError(ValueError):
+    """A run cannot start, go on or be read; the message is one sentence for a person."""
+
+
+class NotFiniteError(RunError):
+    """The training itself failed: a loss or a gradient is NaN or infinite."""

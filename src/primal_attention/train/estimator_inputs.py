@@ -1,0 +1,84 @@
+"""What a time-series classifier is given, in the words of scikit-learn and aeon, as our series."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+from ..tasks.series import Floats, Integers, SeriesSet
+
+
+def is_collection(X: Any) -> bool:
+    """Whether X holds a 2-D array for each case, so that it is not a table (cases, timepoints)."""
+    if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1:
+        X = X.tolist()
+    if isinstance(X, list | tuple):
+        return len(X) > 0 and getattr(X[0], "ndim", None) == 2
+    return getattr(X, "ndim", None) == 3
+
+
+def read_collection(X: Any) -> list[Floats]:
+    """The series (length_i, channels) of an array (cases, channels, timepoints), or of a list of
+    arrays (channels, timepoints_i)."""
+    if len(X) == 0:
+        raise ValueError("X has 0 cases; expected at least one")
+    series = [_read_case(i, case) for i, case in enumerate(X)]
+    for i, values in enumerate(series):
+        if values.shape[1] != series[0].shape[1]:
+            raise ValueError(
+                f"case {i} of X has {values.shape[1]} channels; expected {series[0].shape[1]} as "
+                "in case 0"
+            )
+    return series
+
+
+def _read_case(i: int, case: Any) -> Floats:
+    values = np.asarray(case)
+    if values.ndim != 2 or values.size == 0:
+        raise ValueError(
+            f"case {i} of X has shape {values.shape}; expected (channels, timepoints), at least "
+            "one of each"
+        )
+    if values.dtype.kind not in "biufO":
+        raise ValueError(f"case {i} of X has values of type {values.dtype}; expected real numbers")
+    try:
+        numbers = values.T.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"case {i} of X has a value that is no number: {error}") from error
+    if np.isinf(numbers).any():
+        raise ValueError(
+            f"case {i} of X has an infinite value; expected finite ones, NaN = missing"
+        )
+    return numbers
+
+
+def read_labels(y: Any, X: Any, name: str) -> tuple[npt.NDArray[Any], Integers]:
+    """The classes that occur in y, sorted, and the index of each case's class among them."""
+    if y is None:
+        raise ValueError(f"{name} requires y to be passed, but the target y is None")
+    y = column_or_1d(y, warn=True)
+    check_consistent_length(X, y)
+    try:
+        check_classification_targets(y)
+        classes, indices = np.unique(y, return_inverse=True)
+    except TypeError as error:
+        raise ValueError(
+            f"y has labels that cannot be sorted ({error}); expected labels of one type"
+        ) from error
+    if len(classes) < 2:
+        raise ValueError(f"y has 1 class, {classes[0]!r}; expected at least 2 classes")
+    return classes, indices.astype(np.int64)
+
+
+def series_set(
+    series: list[Floats], classes: Sequence[Any] | npt.NDArray[Any], labels: Integers | None = None
+) -> SeriesSet:
+    """As the engine has it; cases that are to be predicted have no label."""
+    if labels is None:
+        labels = np.full(len(series), -1, dtype=np.int64)
+    return SeriesSet("X", series, labels, tuple(map(str, classes)))

@@ -1,0 +1,145 @@
+"""A fitted classifier as a folder: config.json and weights.safetensors, whole or not there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+
+from ..tasks.series import Normaliser
+from .checkpoint import tensors_from_bytes, tensors_to_bytes
+from .errors import RunError
+from .estimator_fit import build_model
+from .estimator_settings import plain, run_config
+from .files import explained, read_json, sync_folder, temporary, write_bytes, write_json
+
+if TYPE_CHECKING:
+    from .estimator import PrimalFormerClassifier
+
+FORMAT = "primal_attention.PrimalFormerClassifier/1"
+CONFIG, WEIGHTS = "config.json", "weights.safetensors"
+
+
+def save(classifier: PrimalFormerClassifier, path: str | os.PathLike[str]) -> None:
+    """Write beside and rename; a saved classifier that is there already is replaced."""
+    path = Path(path)
+    if path.exists() and not (path.is_dir() and _is_ours_or_empty(path)):
+        raise RunError(f"{path} exists and is no saved classifier; expected a new folder")
+    content = _content(classifier)
+    weights = tensors_to_bytes(classifier.model_.state_dict())
+    with explained(f"save {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside, before = temporary(path), temporary(path)
+        try:
+            beside.mkdir()
+            write_bytes(beside / WEIGHTS, weights)
+            write_json(beside / CONFIG, content)
+            sync_folder(beside)
+            if path.exists():
+                os.rename(path, before)
+            os.rename(beside, path)
+            sync_folder(path.parent)
+        except BaseException:
+            shutil.rmtree(beside, ignore_errors=True)
+            if before.exists() and not path.exists():
+                os.rename(before, path)
+            raise
+        shutil.rmtree(before, ignore_errors=True)
+
+
+def load(
+    kind: type[PrimalFormerClassifier], path: str | os.PathLike[str]
+) -> PrimalFormerClassifier:
+    """The inverse of `save`; a RunError says what is wrong with the folder."""
+    path = Path(path)
+    content = read_json(path / CONFIG)
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise RunError(f"{path} is no saved classifier; expected {CONFIG} with format {FORMAT!r}")
+    with explained(f"read {path / WEIGHTS}"):
+        weights = (path / WEIGHTS).read_bytes()
+    try:
+        return _restore(kind, content, weights)
+    except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
+        raise RunError(f"{path} is damaged: {_first_line(error)}") from error
+
+
+def _is_ours_or_empty(path: Path) -> bool:
+    if not any(path.iterdir()):
+        return True
+    try:
+        content = read_json(path / CONFIG)
+    except RunError:
+        return False
+    return isinstance(content, dict) and content.get("format") == FORMAT
+
+
+def _content(classifier: PrimalFormerClassifier) -> dict[str, Any]:
+    parameters = {name: plain(value) for name, value in classifier.get_params().items()}
+    if isinstance(parameters["random_state"], np.random.RandomState):
+        parameters["random_state"] = None
+    if not isinstance(parameters["attention"], str):
+        parameters["attention"] = [str(name) for name in parameters["attention"]]
+    normaliser, names = classifier.normaliser_, getattr(classifier, "feature_names_in_", None)
+    return {
+        "format": FORMAT,
+        "parameters": parameters,
+        "classes": _classes_to_json(classifier.classes_),
+        "channels": classifier.model_.channels,
+        "max_length": classifier.model_.max_length,
+        "normaliser": None if normaliser is None else normaliser.to_dict(),
+        "table": classifier._from_table,
+        "features": classifier.n_features_in_,
+        "feature_names": None if names is None else names.tolist(),
+        "history": classifier.history_,
+    }
+
+
+def _restore(
+    kind: type[PrimalFormerClassifier], content: dict[str, Any], weights: bytes
+) -> PrimalFormerClassifier:
+    parameters = content["parameters"]
+    if isinstance(parameters["attention"], list):
+        parameters["attention"] = tuple(parameters["attention"])
+    classifier = kind(**parameters)
+    classifier.classes_ = _classes_from_json(content["classes"])
+    model = build_model(
+        run_config(parameters),
+        classes=len(classifier.classes_),
+        channels=content["channels"],
+        max_length=content["max_length"],
+    )
+    model.load_state_dict(tensors_from_bytes(weights))
+    classifier.model_ = model.eval()
+    stored = content["normaliser"]
+    classifier.normaliser_ = None if stored is None else Normaliser.from_dict(stored)
+    classifier._from_table, classifier.n_features_in_ = content["table"], content["features"]
+    if content["feature_names"] is not None:
+        classifier.feature_names_in_ = np.array(content["feature_names"], dtype=object)
+    classifier.history_ = content["history"]
+    classifier.n_iter_ = len(classifier.history_)
+    return classifier
+
+
+def _classes_to_json(classes: npt.NDArray[Any]) -> dict[str, Any]:
+    values = classes.tolist()
+    if not all(type(value) in (str, int, float, bool) for value in values):
+        raise RunError(
+            f"the classes are of type {type(values[0]).__name__}; expected text, numbers or "
+            "booleans, which JSON can hold"
+        )
+    kind = classes.dtype.kind
+    return {"dtype": classes.dtype.str if kind in "biufU" else "object", "values": values}
+
+
+def _classes_from_json(stored: dict[str, Any]) -> npt.NDArray[Any]:
+    return np.array(stored["values"], dtype=np.dtype(stored["dtype"]))
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return f"no {text}" if isinstance(error, KeyError) else text.splitlines()[0]

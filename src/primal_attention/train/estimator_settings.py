@@ -1,0 +1,83 @@
+"""The parameters of the classifier as the settings of a run, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from .config import _CHOICES, _RULES, RunConfig, _check_choice
+
+SHARED = (
+    "weights", "rank", "rank_multi", "eta", "width", "heads", "feedforward", "dropout", "normalise",
+    "optimizer", "lr", "batch_size", "epochs", "clip", "validation_fraction",
+)  # fmt: skip
+SEEDS = 2**32
+
+
+def run_config(parameters: Mapping[str, Any]) -> RunConfig:
+    """The settings; a ValueError names the first wrong parameter and what was expected."""
+    given = {name: plain(value) for name, value in parameters.items()}
+    shared = {name: given[name] for name in SHARED}
+    config = RunConfig(
+        task="series",
+        seed=_seed(given["random_state"]),
+        attention=_attention(given),
+        accelerator=given["device"],
+        **shared,
+    )
+    for name, value in shared.items():
+        if name in _CHOICES:
+            _check_choice(name, value, _CHOICES[name])
+        elif not _RULES[name][0](value):
+            raise ValueError(f"{name} is {value!r}; expected {_RULES[name][1]}")
+    config._check_attention()
+    if config.width % config.heads:
+        raise ValueError(
+            f"heads is {config.heads}; expected a divisor of the width, {config.width}"
+        )
+    _check_choice("device", given["device"], _CHOICES["accelerator"])
+    if not isinstance(given["early_stopping"], bool):
+        raise ValueError(f"early_stopping is {given['early_stopping']!r}; expected True or False")
+    _check_integer("patience", given["patience"], 1)
+    verbose = given["verbose"]
+    _check_integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0)
+    return config
+
+
+def plain(value: Any) -> Any:
+    """A number of numpy's, as a grid has it, as one of Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _attention(given: Mapping[str, Any]) -> tuple[str, ...]:
+    attention = given["attention"]
+    if isinstance(attention, str):
+        _check_integer("layers", given["layers"], 1)
+        return (attention,) * int(given["layers"])
+    try:
+        return tuple(map(str, attention))
+    except TypeError:
+        raise ValueError(
+            f"attention is {attention!r}; expected a name or one name per layer"
+        ) from None
+
+
+def _seed(random_state: Any) -> int:
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(SEEDS, dtype=np.int64))
+    if isinstance(random_state, Integral) and 0 <= int(random_state) < SEEDS:
+        return int(random_state)
+    raise ValueError(
+        f"random_state is {random_state!r}; expected an integer from 0 to 2**32 - 1, a numpy "
+        "RandomState, or None"
+    )
+
+
+def _check_integer(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} is {value!r}; expected an integer of at least {least}")

@@ -1,0 +1,78 @@
+"""Files that are either whole or not there: written beside their place and renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .errors import RunError
+
+TEMPORARY = ".tmp-"  # what a writer that was killed leaves behind begins so
+
+
+def temporary(path: Path) -> Path:
+    """A name beside `path` that nobody else uses."""
+    return path.with_name(f"{TEMPORARY}{path.name}-{secrets.token_hex(4)}")
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file that a crash cannot leave half written."""
+    beside = temporary(path)
+    try:
+        with open(beside, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    write_bytes(path, (text + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """The value in a JSON file; a RunError says what is wrong with it."""
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {_reason(error)}") from error
+    except ValueError as error:
+        raise RunError(f"{path} is not JSON: {error}") from error
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder last."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove_temporary(folder: Path) -> None:
+    """Remove what writers that were killed left in a folder."""
+    for path in folder.glob(f"{TEMPORARY}*"):
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+@contextmanager
+def explained(action: str, consequence: str = "") -> Iterator[None]:
+    """Turn an OSError, such as a full disk, into one sentence: "cannot <action>: <why>"."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"cannot {action}: {_reason(error)}{consequence}") from error
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,165 @@
+"""The processes of a run, through Lightning Fabric.
+
+One process computes in the caller. With more devices on this machine the caller is process 0 and
+starts the others, `python -m primal_attention.train.helper`. Under torchrun, which is how several
+machines work together, every process exists already.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any
+
+from .config import RunConfig
+from .errors import RunError
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+HELPER = "primal_attention.train.helper"
+READY = "ready"
+PATIENCE_SECONDS = 30  # that the other processes have to end
+
+
+def under_torchrun() -> bool:
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def is_main_process() -> bool:
+    """Whether this process is the one that writes and should print."""
+    return not under_torchrun() or os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def processes(config: RunConfig) -> Iterator[Fabric]:
+    """Fabric, ready to use, in every process of a run; the same code runs in each."""
+    if under_torchrun():
+        local, world = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
+        yield _launch(config, local, world // local)
+    elif config.nodes > 1:
+        raise RunError(
+            f"nodes is {config.nodes}; expected a start by torchrun on each of them: torchrun "
+            f"--nnodes {config.nodes} --nproc-per-node {config.devices} --rdzv-backend c10d "
+            "--rdzv-endpoint HOST:PORT -m primal_attention train ..."
+        )
+    elif config.devices == 1:
+        yield _launch(config, 1, 1)
+    else:
+        with _helpers(config) as port, member(config, 0, port) as fabric:
+            yield fabric
+            fabric.broadcast(None)  # no more runs
+
+
+def _launch(config: RunConfig, devices: int, nodes: int, environment: Any = None) -> Fabric:
+    try:
+        import safetensors  # noqa: F401
+        from lightning_fabric import Fabric
+        from lightning_fabric.strategies.ddp import DDPStrategy
+        from lightning_fabric.utilities.exceptions import MisconfigurationException
+    except ModuleNotFoundError as error:
+        raise RunError(f"training needs {error.name}; install 'primal-attention[train]'") from error
+    for name in ("lightning_fabric", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    parallel = devices * nodes > 1
+    try:
+        fabric = Fabric(
+            accelerator=config.accelerator,
+            devices=devices,
+            num_nodes=nodes,
+            # buffers are the same everywhere, and in evaluation the processes do not run in step
+            strategy=DDPStrategy(forward_sync_buffers=False) if parallel else "auto",
+            precision=config.precision,  # type: ignore[arg-type]
+            plugins=environment,
+        )
+    except (MisconfigurationException, RuntimeError) as error:
+        raise RunError(
+            f"accelerator {config.accelerator!r} with {devices} devices cannot be used: {error}"
+        ) from error
+    fabric.launch()
+    return fabric
+
+
+@contextmanager
+def member(config: RunConfig, rank: int, port: int) -> Iterator[Fabric]:
+    """Fabric in process `rank` of those on this machine; everything global is restored after it."""
+    import torch
+    from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+
+    class Local(LightningEnvironment):
+        creates_processes_externally = True
+        main_address = "127.0.0.1"
+        main_port = port
+
+        def local_rank(self) -> int:
+            return rank
+
+        def node_rank(self) -> int:
+            return 0
+
+    environ, threads = dict(os.environ), torch.get_num_threads()
+    try:
+        yield _launch(config, config.devices, 1, Local())
+    finally:
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+        os.environ.clear()
+        os.environ.update(environ)
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def _helpers(config: RunConfig) -> Iterator[int]:
+    """Start the processes 1, 2, ... on this machine; gives the port where all meet."""
+    from lightning_fabric.plugins.environments.lightning import find_free_network_port
+
+    port = find_free_network_port()
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(_helper(config, rank, port)) for rank in range(1, config.devices)
+        ]
+        for process, log in started:
+            if process.stdout is None or process.stdout.readline().strip() != READY:
+                raise RunError(f"a process of the run did not start: {_last_line(log)}")
+        try:
+            yield port
+        except RuntimeError as error:
+            for process, log in started:
+                with suppress(subprocess.TimeoutExpired):
+                    if process.wait(PATIENCE_SECONDS):
+                        raise RunError(f"a process of the run ended: {_last_line(log)}") from error
+            raise
+
+
+@contextmanager
+def _helper(
+    config: RunConfig, rank: int, port: int
+) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        subprocess.Popen(
+            [sys.executable, "-m", HELPER, str(rank), str(port), json.dumps(config.to_dict())],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as process,
+    ):
+        try:
+            yield process, log
+            process.wait(PATIENCE_SECONDS)
+        except BaseException:
+            process.kill()
+            raise
+
+
+def _last_line(log: IO[str]) -> str:
+    log.seek(0)
+    return (log.read().strip().splitlines() or ["it said nothing"])[-1]

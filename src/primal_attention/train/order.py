@@ -1,0 +1,51 @@
+"""What a step is made of, as a function of (seed, epoch, step) alone: the cases of a batch, the
+random numbers, the learning rate. So a run may be cut anywhere and goes on as if it had not been.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import numpy as np
+import torch
+
+from .config import RunConfig
+
+
+def batches(cases: int, batch_size: int, seed: int, epoch: int) -> list[list[int]]:
+    """The indices of the batches of an epoch; the last batch may be smaller."""
+    order = np.random.default_rng([seed, epoch]).permutation(cases).tolist()
+    return [order[first : first + batch_size] for first in range(0, cases, batch_size)]
+
+
+def share(indices: list[int], rank: int, world: int) -> list[int]:
+    """The part of a batch that process `rank` of `world` computes: equal up to one case."""
+    size, more = divmod(len(indices), world)
+    first = rank * size + min(rank, more)
+    return indices[first : first + size + (rank < more)]
+
+
+def seed_random(device: torch.device, *key: int | str) -> None:
+    """Seed torch's generators of the CPU and of a device by a key.
+
+    Not by torch.manual_seed, which looks for every kind of device and takes 0.2 ms.
+    """
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+    number = int.from_bytes(digest, "little")
+    torch.default_generator.manual_seed(number)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(number)
+    elif device.type == "mps":
+        torch.mps.manual_seed(number)
+
+
+def learning_rate(config: RunConfig, step: int, steps: int) -> float:
+    """The learning rate of a step, counted from 0, of `steps` in all: a linear warm-up, then
+    constant or half a cosine down to zero."""
+    if step < config.warmup_steps:
+        return config.lr * (step + 1) / config.warmup_steps
+    if config.schedule == "constant":
+        return config.lr
+    done = (step - config.warmup_steps) / max(1, steps - config.warmup_steps)
+    return config.lr * 0.5 * (1 + math.cos(math.pi * done))

@@ -1,0 +1,243 @@
+"""A run at work in its folder, from its last checkpoint or from the beginning."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from signal import SIGINT, SIGTERM, default_int_handler, getsignal, signal
+from threading import current_thread, main_thread
+from typing import Any
+
+from lightning_fabric import Fabric
+from safetensors import SafetensorError
+
+from .build import build_model
+from .checkpoint import (
+    Checkpoint,
+    clean,
+    load_latest,
+    load_optimizer_state,
+    optimizer_state,
+    save,
+    tensors_from_bytes,
+    tensors_to_bytes,
+)
+from .config import RunConfig
+from .data import load_data
+from .errors import RunError
+from .evaluate import evaluate
+from .events import Audience, EpochEvent, Observer, RunResult, RunStart
+from .files import explained, read_json, write_bytes, write_json
+from .loop import Loop, Progress
+from .metrics import MetricsFile
+from .optim import make_optimizer
+from .order import seed_random
+
+LABELS = {
+    "test": "test accuracy of the epoch with the best validation accuracy",
+    "validation": "validation accuracy; no test set here",
+    "paper": "best TEST epoch: selected on the test set",
+}
+
+
+class Session:
+    """One process of a run. All compute; process 0 alone writes and is observed."""
+
+    def __init__(
+        self, fabric: Fabric, config: RunConfig, path: Path, observer: Observer | None
+    ) -> None:
+        self.fabric, self.config, self.path = fabric, config, path
+        self.writes = fabric.is_global_zero
+        self.data = load_data(config)
+        if self.writes:
+            self._check_data()
+        self.checkpoint_folder = path / "checkpoints"
+        checkpoint = load_latest(self.checkpoint_folder)
+        self.loop = self._make_loop(checkpoint)
+        fabric.barrier()  # all have read before process 0 writes
+        if self.writes:
+            clean(self.checkpoint_folder, self.loop.progress.step)
+        keep = 0 if checkpoint is None else checkpoint.state["metrics_bytes"]
+        self.metrics = MetricsFile(path / "metrics.jsonl", keep) if self.writes else None
+        self.audience = Audience(observer if self.writes else None, self._ask_to_stop)
+        self.saved_at = time.monotonic()
+        best = self.loop.progress.best
+        self.saved_best = None if best is None else best.epoch
+
+    def run(self) -> RunResult:
+        """Train to the end, or until asked to stop: then a KeyboardInterrupt after a checkpoint."""
+        self.audience.tell("run_started", self._start())
+        with asked_by_signals(self._ask_to_stop):
+            for event in self.loop:
+                kind = "epoch" if isinstance(event, EpochEvent) else "step"
+                if self.metrics is not None:
+                    self.metrics.add(kind, event.to_metrics())
+                self.audience.tell(kind, event)
+                if time.monotonic() - self.saved_at >= self.config.checkpoint_seconds:
+                    self._save()
+            self._save()
+        if self.loop.stop or self.loop.stopped:
+            raise KeyboardInterrupt
+        result = self._result()
+        if self.writes:
+            with explained(f"write into {self.path}"):
+                write_json(self.path / "result.json", result.to_dict())
+        self.audience.tell("finished", result)
+        return result
+
+    def close(self) -> None:
+        if self.metrics is not None:
+            self.metrics.close()
+
+    def _ask_to_stop(self) -> None:
+        self.loop.stop = True
+
+    # -- begin -----------------------------------------------------------------------------------
+
+    def _check_data(self) -> None:
+        """The data of a resumed run must be what it was."""
+        path = self.path / "data.json"
+        if not path.exists():
+            with explained(f"write into {self.path}"):
+                write_json(path, self.data.fingerprints)
+        elif read_json(path) != self.data.fingerprints:
+            raise RunError(
+                f"the data of {self.config.task} is not what {self.path} began with; expected the "
+                "same files"
+            )
+
+    def _make_loop(self, checkpoint: Checkpoint | None) -> Loop:
+        config, data = self.config, self.data
+        seed_random(self.fabric.device, config.seed, "weights")
+        model = build_model(config, **data.shape)
+        self.parameters = sum(p.numel() for p in model.parameters())
+        optimizer = make_optimizer(
+            config.optimizer, model.parameters(), lr=config.lr, weight_decay=config.weight_decay
+        )
+        self.bare_model, self.bare_optimizer = model, optimizer
+        ready, steps = self.fabric.setup(model, optimizer)
+        loop = Loop(self.fabric, config, ready, steps, data.train, data.selection, data.split)
+        if checkpoint is not None:
+            if checkpoint.state["config"] != config.fingerprint():
+                raise RunError(
+                    f"{self.path / 'config.json'} was changed after the run began; expected the "
+                    "settings of its checkpoints"
+                )
+            model.load_state_dict(checkpoint.weights)
+            load_optimizer_state(model, optimizer, checkpoint.optimizer, checkpoint.scalars)
+            loop.continue_from(Progress.from_dict(checkpoint.state["progress"]))
+            if loop.progress.best is not None:
+                loop.best_weights = self._read_best()
+        return loop
+
+    def _start(self) -> RunStart:
+        return RunStart(
+            run=self.path,
+            config=self.config,
+            parameters=self.parameters,
+            train_cases=len(self.data.train),
+            step=self.loop.progress.step,
+            steps=self.loop.steps,
+        )
+
+    # -- save ------------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        """Write the best weights, then a checkpoint that relies on them.
+
+        A crash between the two leaves weights of a later epoch than the checkpoint knows; the
+        resumed run comes by that epoch again and writes the same.
+        """
+        if self.metrics is None:
+            return
+        progress = self.loop.progress
+        if progress.best is not None and progress.best.epoch != self.saved_best:
+            self._write_best()
+        tensors, scalars = optimizer_state(self.bare_model, self.bare_optimizer)
+        state = {
+            "progress": progress.to_dict(),
+            "metrics_bytes": self.metrics.save(),
+            "config": self.config.fingerprint(),
+        }
+        weights = self.bare_model.state_dict()
+        save(self.checkpoint_folder, progress.step, Checkpoint(weights, tensors, scalars, state))
+        self.saved_at = time.monotonic()
+
+    def _write_best(self) -> None:
+        best = self.loop.progress.best
+        if best is None:
+            return
+        facts = {"epoch": best.epoch, "split": self.data.split}
+        facts |= {"accuracy": best.accuracy, "loss": best.loss}
+        with explained(f"save the best weights in {self.path}"):
+            write_bytes(self.path / "best.safetensors", tensors_to_bytes(self.loop.best_weights))
+            write_json(self.path / "best.json", facts)
+        self.saved_best = best.epoch
+
+    def _read_best(self) -> dict[str, Any]:
+        path = self.path / "best.safetensors"
+        try:
+            tensors = tensors_from_bytes(path.read_bytes())
+        except (OSError, SafetensorError) as error:
+            raise RunError(f"cannot read {path}: {error}") from error
+        return {name: tensor.to(self.fabric.device) for name, tensor in tensors.items()}
+
+    # -- end -------------------------------------------------------------------------------------
+
+    def _result(self) -> RunResult:
+        """Evaluate the best weights: the only time that "holdout" reads the test set."""
+        loop, data = self.loop, self.data
+        best = loop.progress.best
+        if best is None:
+            raise RuntimeError("a run of at least one epoch has a best one")
+        loop.model.load_state_dict(loop.best_weights)
+        test = data.read_test()
+        reported, cut = (data.selection, data.cut) if test is None else test
+        found = evaluate(self.fabric, loop.model, reported)
+        paper = self.config.protocol == "paper"
+        return RunResult(
+            run=self.path,
+            protocol=self.config.protocol,
+            label=LABELS["paper" if paper else "validation" if test is None else "test"],
+            accuracy=found.accuracy,
+            epoch=best.epoch,
+            last_accuracy=loop.progress.last_accuracy,
+            validation_accuracy=None if paper else best.accuracy,
+            classes=reported.classes,
+            confusion=found.confusion.tolist(),
+            cut=cut,
+            seconds=loop.seconds(),
+            parameters=self.parameters,
+            peak_memory_mb=peak_memory_mb(),
+        )
+
+
+def peak_memory_mb() -> float:
+    """The most memory that this process has had resident so far."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+@contextmanager
+def asked_by_signals(ask: Callable[[], None]) -> Iterator[None]:
+    """While in it, Ctrl-C and SIGTERM ask to stop; a second Ctrl-C interrupts at once."""
+    if current_thread() is not main_thread():  # where signals cannot be handled
+        yield
+        return
+
+    def handle(number: int, frame: object) -> None:
+        signal(SIGINT, default_int_handler)
+        ask()
+
+    before = {number: getsignal(number) for number in (SIGINT, SIGTERM)}
+    for number in before:
+        signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal(number, handler)

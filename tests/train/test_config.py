@@ -1,0 +1,119 @@
+"""The settings of a run: what they accept, what they say, how they are stored."""
+
+import dataclasses
+import json
+
+import pytest
+
+from primal_attention.tasks import DataError
+from primal_attention.train import RunConfig
+
+TASK = "uea/JapaneseVowels"
+
+
+def test_defaults_are_valid():
+    RunConfig(task=TASK).validate()
+
+
+def test_round_trip():
+    config = RunConfig(
+        task=TASK, recipe="paper", attention=("softmax", "primal"), lr=0.1 + 0.2, clip=None, seed=7
+    )
+    again = RunConfig.from_dict(json.loads(json.dumps(config.to_dict())))
+    assert again == config
+    assert isinstance(again.attention, tuple)
+    assert set(config.to_dict()) == {field.name for field in dataclasses.fields(RunConfig)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task": "uea/JapanseVowels"}, r"unknown task .*did you mean 'uea/JapaneseVowels'"),
+        ({"task": None}, "task is None; expected a name"),
+        ({"recipe": "papr"}, r"unknown recipe .*did you mean 'paper'"),
+        ({"protocol": "hold"}, r"protocol is 'hold'.*; expected one of 'holdout', 'paper'"),
+        ({"attention": ("primal", "softmx")}, r"unknown attention 'softmx' .*'softmax'"),
+        ({"attention": "primal"}, "attention is 'primal'; expected one name per layer"),
+        ({"attention": ()}, r"attention is \(\); expected one name per layer"),
+        ({"weights": "dta"}, r"weights is 'dta' \(did you mean 'data'\?\)"),
+        ({"anchor_rule": "median"}, "anchor_rule is 'median'"),
+        ({"rank": 0}, "rank is 0; expected an integer of at least 1"),
+        ({"rank_multi": 2.5}, "rank_multi is 2.5; expected an integer"),
+        ({"width": True}, "width is True; expected an integer"),
+        ({"heads": 3}, "heads is 3; expected a divisor of the width, 128"),
+        ({"feedforward": -1}, "feedforward is -1"),
+        ({"eta": -0.1}, "eta is -0.1; expected a number of at least 0"),
+        ({"dropout": 1.0}, r"dropout is 1.0; expected a number in \[0, 1\)"),
+        ({"norm": "both"}, "norm is 'both'"),
+        ({"activation": "tanh"}, "activation is 'tanh'"),
+        ({"positions": "learnt"}, r"positions is 'learnt' \(did you mean 'learned'\?\)"),
+        ({"head": "max"}, "head is 'max'"),
+        ({"normalise": "series"}, "normalise is 'series'"),
+        ({"optimizer": "adamm"}, r"optimizer is 'adamm' \(did you mean 'adam'\?\)"),
+        ({"lr": 0.0}, "lr is 0.0; expected a positive number"),
+        ({"lr": float("nan")}, "lr is nan"),
+        ({"lr": "0.1"}, "lr is '0.1'"),
+        ({"weight_decay": -1.0}, "weight_decay is -1.0"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"epochs": 0}, "epochs is 0"),
+        ({"clip": 0.0}, "clip is 0.0; expected a positive number or None"),
+        ({"schedule": "linear"}, "schedule is 'linear'"),
+        ({"warmup_steps": -1}, "warmup_steps is -1"),
+        ({"validation_fraction": 1.0}, "validation_fraction is 1.0"),
+        ({"seed": -1}, "seed is -1; expected an integer of at least 0"),
+        ({"data_dir": 3}, "data_dir is 3; expected a path or None"),
+        ({"precision": "16-mixed"}, "precision is '16-mixed'"),
+        ({"devices": 0}, "devices is 0"),
+        ({"nodes": 0}, "nodes is 0"),
+        ({"accelerator": "gpu"}, "accelerator is 'gpu'"),
+        ({"checkpoint_seconds": -1}, "checkpoint_seconds is -1"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_wrong_settings(changes, message):
+    config = RunConfig(**({"task": TASK} | changes))
+    with pytest.raises(ValueError, match=message):
+        config.validate()
+
+
+def test_every_setting_is_checked():
+    """A value of a type that fits nothing is refused, whatever the setting."""
+    for field in dataclasses.fields(RunConfig):
+        config = dataclasses.replace(RunConfig(task=TASK), **{field.name: object()})
+        with pytest.raises(ValueError, match=f"^{field.name} is <object"):
+            config.validate()
+
+
+def test_unknown_key():
+    with pytest.raises(ValueError, match=r"unknown setting 'epoch' \(did you mean 'epochs'\?\)"):
+        RunConfig.from_dict({"task": TASK, "epoch": 3})
+    with pytest.raises(ValueError, match="the settings lack a task"):
+        RunConfig.from_dict({})
+
+
+def test_fingerprint_is_of_what_decides_the_result():
+    config = RunConfig(task=TASK)
+    for field in dataclasses.fields(RunConfig):
+        value = getattr(config, field.name)
+        changed = dataclasses.replace(config, **{field.name: (value, "other")})
+        same = changed.fingerprint() == config.fingerprint()
+        place = ("data_dir", "devices", "nodes", "accelerator", "checkpoint_seconds")
+        assert same == (field.name in place)
+
+
+def test_the_data_folder_is_resolved(tmp_path, monkeypatch):
+    monkeypatch.delenv("PRIMAL_ATTENTION_DATA", raising=False)
+    assert RunConfig(task=TASK).resolved() == RunConfig(task=TASK)
+    monkeypatch.chdir(tmp_path)
+    assert RunConfig(task=TASK, data_dir=".").resolved().data_dir == str(tmp_path)
+    monkeypatch.setenv("PRIMAL_ATTENTION_DATA", str(tmp_path))
+    assert RunConfig(task=TASK).resolved().data_dir == str(tmp_path)
+    with pytest.raises(DataError, match="expected an existing folder"):
+        RunConfig(task=TASK, data_dir="missing").resolved()
+
+
+def test_attention_options_are_those_of_primal_layers():
+    assert RunConfig(task=TASK, attention=("softmax",)).attention_options() == {}
+    options = RunConfig(task=TASK, rank=7, weights="tied").attention_options()
+    assert options["primal"]["rank"] == 7
+    assert options["primal"]["weights"] == "tied"

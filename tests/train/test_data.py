@@ -1,0 +1,60 @@
+"""What a run reads, and what it learns statistics from."""
+
+import numpy as np
+import pytest
+import torch
+
+from primal_attention.tasks import SeriesSet
+from primal_attention.train import RunError
+from primal_attention.train.data import fingerprint, load_data
+
+
+def test_holdout_is_a_split_of_the_training_set(config, task):
+    data = load_data(config())
+    train = task.load(splits=("train",))["train"]
+    assert data.split == "validation"
+    assert len(data.train) + len(data.selection) == len(train)
+    assert len(data.selection) == round(0.2 * len(train))
+    assert list(data.fingerprints) == ["train"]
+    other = load_data(config(seed=1))
+    assert not torch.equal(other.selection.lengths, data.selection.lengths)
+
+
+@pytest.mark.parametrize("protocol", ["holdout", "paper"])
+def test_statistics_come_from_the_training_part(config, protocol):
+    data = load_data(config(protocol=protocol))
+    rows = data.train.rows[:-1].double()
+    assert torch.allclose(rows.mean(0), torch.zeros(12, dtype=torch.float64), atol=1e-5)
+    assert torch.allclose(rows.std(0, correction=0), torch.ones(12).double(), atol=1e-5)
+    others = data.selection.rows[:-1].double().mean(0)
+    assert others.abs().max() > 0.01
+    assert data.max_length == data.train.longest >= data.selection.longest
+    test, _ = data.read_test()
+    assert test.longest <= data.max_length
+
+
+def test_without_normalisation(config, task):
+    data = load_data(config(protocol="paper", normalise="none"))
+    train = task.load()["train"]
+    expected = torch.from_numpy(np.concatenate(train.series)).float()
+    assert torch.equal(data.train.rows[:-1], expected)
+
+
+def test_fingerprint():
+    def make(value=1.0, label=0, classes=("a", "b"), length=2):
+        series = [np.full((length, 2), value), np.zeros((4 - length, 2))]
+        return SeriesSet("s", series, np.array([label, 1]), classes)
+
+    first = fingerprint(make())
+    assert fingerprint(make()) == first
+    changed = [make(value=1.5), make(label=1), make(classes=("a", "c")), make(length=1)]
+    assert len({first, *map(fingerprint, changed)}) == 5
+
+
+def test_cases_without_labels_are_refused(config, task, monkeypatch):
+    def load(self, data_dir=None, *, splits):
+        return {"train": SeriesSet("S TRAIN", [np.ones((2, 1))] * 4, np.array([0, 0, 1, -1]), "ab")}
+
+    monkeypatch.setattr(type(task), "load", load)
+    with pytest.raises(RunError, match="S TRAIN has 1 cases without a label"):
+        load_data(config())

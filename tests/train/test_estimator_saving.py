@@ -1,0 +1,129 @@
+"""A classifier in a folder: the same afterwards, and clear words about a wrong folder."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+from primal_attention.train import RunError
+from primal_attention.train.estimator import PrimalFormerClassifier
+
+SMALL = {"width": 8, "heads": 2, "feedforward": 8, "rank": 4, "epochs": 2, "random_state": 0}
+RNG = np.random.default_rng(0)
+X = [RNG.standard_normal((2, n)) for n in (5, 8, 7, 3, 6, 4)]
+Y = np.array(["a", "b"] * 3)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return PrimalFormerClassifier(**SMALL, attention=("softmax", "primal")).fit(X, Y)
+
+
+@pytest.fixture
+def folder(classifier, tmp_path):
+    classifier.save(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+def test_loaded_it_is_the_same_to_the_last_bit(classifier, folder):
+    again = PrimalFormerClassifier.load(folder)
+    np.testing.assert_array_equal(again.predict_proba(X), classifier.predict_proba(X))
+    assert again.get_params() == classifier.get_params()
+    assert again.history_ == classifier.history_
+    assert (again.n_iter_, again.n_features_in_) == (2, 2)
+    assert sorted(p.name for p in folder.iterdir()) == ["config.json", "weights.safetensors"]
+    assert [p.name for p in folder.parent.iterdir()] == ["saved"]
+
+
+def test_loaded_it_can_be_fitted_saved_and_loaded_again(folder):
+    again = PrimalFormerClassifier.load(folder).set_params(normalise="none").fit(X, Y)
+    again.save(folder)  # in the place of the first
+    once_more = PrimalFormerClassifier.load(str(folder))
+    np.testing.assert_array_equal(once_more.predict_proba(X), again.predict_proba(X))
+    assert once_more.normaliser_ is None
+    assert [p.name for p in folder.parent.iterdir()] == ["saved"]
+
+
+def test_the_names_of_columns_are_kept(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(RNG.standard_normal((6, 4)), columns=list("wxyz"))
+    PrimalFormerClassifier(**SMALL).fit(frame, Y).save(tmp_path / "saved")
+    again = PrimalFormerClassifier.load(tmp_path / "saved")
+    again.predict(frame)
+    with pytest.raises(ValueError, match="feature names"):
+        again.predict(frame[list("zyxw")])
+
+
+def test_a_generator_is_saved_as_none(tmp_path):
+    state = np.random.RandomState(0)
+    PrimalFormerClassifier(**SMALL | {"random_state": state}).fit(X, Y).save(tmp_path / "saved")
+    assert PrimalFormerClassifier.load(tmp_path / "saved").random_state is None
+
+
+def test_a_folder_of_somebody_else_is_not_touched(classifier, tmp_path):
+    (tmp_path / "precious").write_text("x")
+    (tmp_path / "sub").mkdir()
+    with pytest.raises(RunError, match="is no saved classifier; expected a new folder"):
+        classifier.save(tmp_path)
+    with pytest.raises(RunError, match="is no saved classifier; expected a new folder"):
+        classifier.save(tmp_path / "precious")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["precious", "sub"]
+    classifier.save(tmp_path / "sub")  # empty
+    assert (tmp_path / "precious").read_text() == "x"
+
+
+def test_a_failure_leaves_the_one_before(classifier, folder, monkeypatch):
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("primal_attention.train.estimator_saving.write_json", full)
+    with pytest.raises(RunError, match=r"cannot save .*: no space left on device"):
+        classifier.save(folder)
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+    assert [p.name for p in folder.parent.iterdir()] == ["saved"]
+
+
+def test_classes_that_json_cannot_hold(tmp_path):
+    days = np.array(["2020-01-01", "2020-01-02"] * 3, dtype="datetime64[D]").astype(object)
+    classifier = PrimalFormerClassifier(**SMALL).fit(X, Y)
+    classifier.classes_ = np.unique(days)
+    with pytest.raises(RunError, match="the classes are of type date; expected text, numbers"):
+        classifier.save(tmp_path / "saved")
+    assert list(tmp_path.iterdir()) == []
+
+
+def edit(folder, **changes):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: shutil.rmtree(f), "cannot read .*config.json: no such file"),
+        (lambda f: (f / "config.json").write_text("{"), "config.json is not JSON"),
+        (lambda f: (f / "config.json").write_text("[]"), "is no saved classifier"),
+        (lambda f: edit(f, format="other/1"), "is no saved classifier; expected .*config.json"),
+        (lambda f: edit(f, classes={"values": []}), "is damaged: no 'dtype'"),
+        (lambda f: edit(f, parameters={"attention": "primal", "widht": 3}), "is damaged: .*widht"),
+        (lambda f: edit(f, channels=5), "is damaged: "),
+        (lambda f: (f / "weights.safetensors").unlink(), "weights.safetensors: no such file"),
+        (lambda f: (f / "weights.safetensors").write_bytes(b"12"), "is damaged: "),
+        (
+            lambda f: (f / "weights.safetensors").write_bytes(
+                (f / "weights.safetensors").read_bytes()[:-8]
+            ),
+            "is damaged: ",
+        ),
+    ],
+)
+def test_a_wrong_folder_is_told_in_one_line(folder, damage, message):
+    damage(folder)
+    with pytest.raises(RunError, match=message) as caught:
+        PrimalFormerClassifier.load(folder)
+    assert "\n" not in str(caught.value)

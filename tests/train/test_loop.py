@@ -1,0 +1,169 @@
+"""The loop computes what a plain training loop computes, and says where it fails."""
+
+import math
+
+import pytest
+import torch
+from lightning_fabric import Fabric
+from torch.nn import functional as F
+
+import primal_attention as pa
+from primal_attention.train import NotFiniteError
+from primal_attention.train.build import build_model
+from primal_attention.train.data import load_data
+from primal_attention.train.loop import Best, Loop, Progress
+from primal_attention.train.optim import make_optimizer
+from primal_attention.train.order import batches, learning_rate
+
+
+@pytest.fixture
+def make_loop():
+    """Builds a loop, and its model, from settings."""
+
+    def make(settings):
+        data = load_data(settings)
+        torch.manual_seed(0)
+        model = build_model(settings, **data.shape)
+        optimizer = make_optimizer(
+            settings.optimizer, model.parameters(), lr=settings.lr, weight_decay=0.0
+        )
+        fabric = Fabric(accelerator="cpu", devices=1, precision=settings.precision)
+        parts = fabric.setup(model, optimizer)
+        return Loop(fabric, settings, *parts, data.train, data.selection, data.split), model
+
+    return make
+
+
+@pytest.mark.parametrize("attention", [("primal", "primal"), ("softmax", "primal"), ("softmax",)])
+@pytest.mark.parametrize("clip", [None, 0.3])
+def test_steps_are_those_of_a_plain_loop(attention, clip, config, make_loop):
+    settings = config(
+        attention=attention, clip=clip, dropout=0.0, epochs=2, optimizer="adam", eta=0.3,
+        schedule="cosine", warmup_steps=2, precision="64-true",
+    )  # fmt: skip
+    loop, model = make_loop(settings)
+    events = [event for event in loop if hasattr(event, "grad_norm")]
+
+    data = load_data(settings)
+    torch.manual_seed(0)
+    plain = build_model(settings, **data.shape).double()
+    optimizer = torch.optim.Adam(plain.parameters())
+    step = 0
+    for epoch in (1, 2):
+        for indices in batches(len(data.train), 10, settings.seed, epoch):
+            batch = data.train.__getitems__(indices)
+            task = F.cross_entropy(plain(batch.inputs.double(), batch.padding), batch.targets)
+            loss = task
+            if "primal" in attention:
+                ksvd = pa.ksvd_loss(plain)
+                loss = task + 0.3 * ksvd
+                assert events[step].ksvd_loss == pytest.approx(ksvd.item())
+            else:
+                assert events[step].ksvd_loss is None
+            optimizer.zero_grad()
+            loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(plain.parameters(), clip or math.inf)
+            optimizer.param_groups[0]["lr"] = learning_rate(settings, step, 8)
+            optimizer.step()
+            assert events[step].task_loss == pytest.approx(task.item())
+            assert events[step].grad_norm == pytest.approx(norm.item())
+            assert events[step].lr == optimizer.param_groups[0]["lr"]
+            step += 1
+    assert step == len(events) == 8
+    for name, parameter in plain.named_parameters():
+        found = model.get_parameter(name)
+        assert torch.allclose(found, parameter, rtol=1e-5, atol=1e-7), name
+
+
+def test_dropout_of_a_step_depends_on_the_step_alone(config, make_loop):
+    loop, _ = make_loop(config())
+    run = iter(loop)
+    first = next(run)
+    other, _ = make_loop(config())
+    torch.rand(1000)  # whatever was drawn before
+    assert next(iter(other)) == first
+
+
+def test_best_epoch():
+    best = Best(epoch=1, accuracy=0.5, loss=2.0)
+    assert best.beaten_by(Best(2, 0.6, 3.0))
+    assert best.beaten_by(Best(2, 0.5, 1.9))
+    assert not best.beaten_by(Best(2, 0.5, 2.0))
+    assert not best.beaten_by(Best(2, 0.4, 1.0))
+
+
+def test_best_weights_are_those_of_the_best_epoch(config, make_loop):
+    loop, model = make_loop(config(epochs=4, lr=0.05))
+    weights = {}
+    for event in loop:
+        if hasattr(event, "best_epoch"):
+            weights[event.epoch] = {k: v.clone() for k, v in model.state_dict().items()}
+    expected = weights[loop.progress.best.epoch]
+    assert all(torch.equal(loop.best_weights[name], expected[name]) for name in expected)
+
+
+def test_progress_round_trip():
+    progress = Progress(epoch=3, batch=2, step=9, task_sum=0.1 + 0.2, best=Best(1, 1 / 3, 2 / 3))
+    assert Progress.from_dict(progress.to_dict()) == progress
+    assert Progress.from_dict(Progress().to_dict()) == Progress()
+
+
+# -- numbers that are not finite -------------------------------------------------------------------
+
+
+def fails(loop, message):
+    run = iter(loop)
+    next(run)
+    next(run)
+    with pytest.raises(NotFiniteError, match=f"^training stopped in epoch 1, step 3: {message}"):
+        next(run)
+
+
+def test_a_bad_parameter_is_named(config, make_loop):
+    loop, model = make_loop(config())
+    run = iter(loop)
+    next(run)
+    with torch.no_grad():
+        model.encoder.layers[1].feedforward.expand.weight[0, 0] = torch.nan
+    before = [p.clone() for p in model.parameters()]
+    with pytest.raises(NotFiniteError) as caught:
+        next(run)
+    assert str(caught.value) == (
+        "training stopped in epoch 1, step 2: the task loss is nan; the parameter "
+        "encoder.layers.1.feedforward.expand.weight is not finite"
+    )
+    # no step was made
+    for old, new in zip(before, model.parameters(), strict=True):
+        assert torch.equal(old, new) or old.isnan().any()
+
+
+def test_a_bad_layer_is_named(config, make_loop):
+    loop, model = make_loop(config(attention=("softmax", "primal")))
+    attention = model.encoder.layers[0].attention
+    attention.register_forward_hook(lambda module, inputs, out: (out[0] * torch.inf, None))
+    with pytest.raises(NotFiniteError, match=r"the output of encoder\.layers\.0\.attention is not"):
+        next(iter(loop))
+
+
+def test_bad_inputs_are_named(config, make_loop):
+    loop, _ = make_loop(config())
+    loop.train.rows[:] = torch.inf
+    with pytest.raises(NotFiniteError, match="the inputs are not finite"):
+        next(iter(loop))
+
+
+def test_the_ksvd_loss_is_told_from_the_task_loss(config, make_loop):
+    loop, model = make_loop(config())
+    with torch.no_grad():
+        model.encoder.layers[0].attention.sqrt_lambda.fill_(1e30)  # squared: beyond float32
+    with pytest.raises(NotFiniteError, match="step 1: the KSVD loss is inf"):
+        next(iter(loop))
+
+
+def test_a_bad_gradient_is_named(config, make_loop):
+    loop, model = make_loop(config())
+    bias = model.encoder.layers[0].norm_attention.bias
+    bias.register_hook(lambda gradient: gradient * torch.nan)
+    message = "the losses are finite but the gradient is not; the gradient of encoder.layers.0.norm"
+    with pytest.raises(NotFiniteError, match=message):
+        next(iter(loop))

@@ -1,0 +1,57 @@
+"""Batches, shares, random numbers and learning rates are functions of their arguments alone."""
+
+import itertools
+
+import pytest
+import torch
+
+from primal_attention.train import RunConfig
+from primal_attention.train.order import batches, learning_rate, seed_random, share
+
+
+def test_batches_cover_every_case_once():
+    for cases, size in itertools.product([1, 5, 12], [1, 4, 12, 50]):
+        found = batches(cases, size, seed=3, epoch=2)
+        assert sorted(itertools.chain(*found)) == list(range(cases))
+        assert all(len(batch) == size for batch in found[:-1])
+
+
+def test_batches_depend_on_seed_and_epoch():
+    first = batches(50, 7, seed=0, epoch=1)
+    assert batches(50, 7, seed=0, epoch=1) == first
+    assert batches(50, 7, seed=0, epoch=2) != first
+    assert batches(50, 7, seed=1, epoch=1) != first
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 5])
+@pytest.mark.parametrize("cases", [1, 2, 8, 11])
+def test_shares_are_a_partition(cases, world):
+    indices = list(range(100, 100 + cases))
+    shares = [share(indices, rank, world) for rank in range(world)]
+    assert list(itertools.chain(*shares)) == indices
+    sizes = [len(part) for part in shares]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_random_numbers_by_key():
+    def draw(*key):
+        seed_random(torch.device("cpu"), *key)
+        return torch.rand(4)
+
+    with torch.random.fork_rng():
+        assert torch.equal(draw(0, 1, 0), draw(0, 1, 0))
+        different = [draw(0, 1, 0), draw(1, 0, 0), draw(0, 0, 1), draw(0, 10), draw(0, "weights")]
+        for one, other in itertools.combinations(different, 2):
+            assert not torch.equal(one, other)
+
+
+def test_learning_rates():
+    constant = RunConfig(task="x", lr=0.5, warmup_steps=4)
+    rates = [learning_rate(constant, step, 10) for step in range(10)]
+    assert rates == [0.125, 0.25, 0.375] + [0.5] * 7
+    cosine = RunConfig(task="x", lr=0.5, schedule="cosine", warmup_steps=2)
+    rates = [learning_rate(cosine, step, 10) for step in range(11)]
+    assert rates[:3] == [0.25, 0.5, 0.5]
+    assert rates[6] == pytest.approx(0.25)
+    assert rates[10] == pytest.approx(0.0)
+    assert all(a >= b for a, b in itertools.pairwise(rates[2:]))
