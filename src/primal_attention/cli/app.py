@@ -1,0 +1,142 @@
+"""The sub-commands of `primal`. What needs torch is imported when a command runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import __version__
+from .options import config_options, given, parse_attention, parse_seeds
+from .settings import UsageError, resolve
+
+app = typer.Typer(
+    name="primal",
+    help="Primal-Attention: train models with linear attention and know how good they are.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+)
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True,
+        file_okay=False,
+        help="Folder with data sets.",
+        show_default="from the variable PRIMAL_ATTENTION_DATA",
+    ),
+]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"primal-attention {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def primal(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(
+    epilog="Example: primal train uea/JapaneseVowels --attention softmax,primal --seeds 0-4"
+)
+@config_options
+def train(
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="A task, such as uea/JapaneseVowels.")
+    ],
+    *,
+    attention: Annotated[
+        str, typer.Option(help="One name for all layers, or one for each: softmax,primal.")
+    ] = "primal",
+    layers: Annotated[
+        int | None, typer.Option(help="Number of layers.", show_default="2, or as named")
+    ] = None,
+    recipe: Annotated[
+        str, typer.Option(help="Settings to start from: default or paper.")
+    ] = "default",
+    protocol: Annotated[
+        str,
+        typer.Option(
+            help="holdout: choose the epoch on a validation split, use the test set once. "
+            "paper: report the best test epoch."
+        ),
+    ] = "holdout",
+    seed: Annotated[int | None, typer.Option(help="Random seed.", show_default="0")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Several seeds, 0-4 or 0,3,7: mean and interval.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
+    name: Annotated[
+        str | None, typer.Option(help="Name of the run folder.", show_default="task and attention")
+    ] = None,
+    data_dir: DataDir = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    **options: Any,
+) -> None:
+    """Train a model. Every run has a folder: settings, metrics, checkpoints, result, pictures."""
+    from .runs import new_run
+
+    if seed is not None and seeds is not None:
+        raise UsageError("--seed and --seeds are both given; expected one of them")
+    try:
+        chosen = None if seeds is None else parse_seeds(seeds)
+        names = parse_attention(attention, layers)
+        settings = given(options)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    settings |= {"protocol": protocol, "seed": seed or 0}
+    if data_dir is not None:
+        settings["data_dir"] = str(data_dir.absolute())
+    config = resolve(task, names, recipe, **settings)
+    new_run(config, chosen, root=out, name=name, quiet=quiet, as_json=as_json)
+
+
+@app.command()
+def resume(
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN", exists=True, file_okay=False, help="The folder of a run, or of seeds."
+        ),
+    ],
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Continue a run that was interrupted or killed; it ends as if it had never stopped."""
+    from .runs import old_run
+
+    old_run(run, quiet=quiet, as_json=as_json)
+
+
+@app.command()
+def data(data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Which data sets are here, where they lie, and how to get the others."""
+    from ..tasks import data_status
+    from .show import data_json, show_data, show_json
+
+    found = data_status(data_dir)
+    show_json(data_json(found)) if as_json else show_data(found)
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """Attentions, tasks and recipes."""
+    from ..attention import attention_info, available_attentions
+    from ..tasks import available_tasks, get_task
+    from .show import list_json, show_json, show_list
+
+    attentions = [attention_info(name) for name in available_attentions()]
+    tasks = [get_task(name) for name in available_tasks()]
+    show_json(list_json(attentions, tasks)) if as_json else show_list(attentions, tasks)

@@ -1,0 +1,151 @@
+"""The options of `primal train`: one for every field of RunConfig, in panels, with help."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from ..train.config import RunConfig
+
+F = TypeVar("F", bound=Callable[..., None])
+
+# panel: field: help; the fields that `train` itself declares are missing here
+PANELS: dict[str, dict[str, str]] = {
+    "Attention": {
+        "weights": "Weights of primal attention: data, free or tied.",
+        "rank": "Number s of singular directions of a primal layer.",
+        "rank_multi": "Anchors of data weights: rank times this many rows of the sequence.",
+        "anchor_rule": "How anchors are taken from a sequence: sample or mean.",
+        "eta": "Weight of the KSVD loss.",
+    },
+    "Model": {
+        "width": "Width of the model.",
+        "heads": "Attention heads of a layer.",
+        "feedforward": "Width of the feed-forward part of a layer.",
+        "dropout": "Dropout.",
+        "norm": "Layer norm after (post) or before (pre) each part of a layer.",
+        "activation": "gelu or relu.",
+        "positions": "learned, sinusoidal or none.",
+        "head": "Class scores from the mean over positions (mean) or from all (flatten).",
+        "normalise": "Statistics of the training set: per channel (channel) or none.",
+    },
+    "Training": {
+        "epochs": "Passes over the training set.",
+        "batch_size": "Series in a batch.",
+        "optimizer": "radam, adam or adamw.",
+        "lr": "Learning rate.",
+        "weight_decay": "Weight decay.",
+        "clip": "Clip the gradient's norm at this value; none = never.",
+        "schedule": "Learning rate over time: constant or cosine.",
+        "warmup_steps": "Steps over which the learning rate rises from zero.",
+        "validation_fraction": "Part of the training set held out (protocol holdout).",
+    },
+    "Machine": {
+        "precision": "32-true, bf16-mixed, 64-true, ...",
+        "devices": "Devices (processes) on each node.",
+        "nodes": "Nodes.",
+        "accelerator": "auto, cpu, cuda, ...",
+        "checkpoint_seconds": "Time between checkpoints.",
+    },
+}
+
+
+def config_options(command: F) -> F:
+    """Give a command that takes **options one option for each field in PANELS; an option that is
+    not on the command line is None."""
+    own = inspect.signature(command, eval_str=True)
+    hints, defaults = typing.get_type_hints(RunConfig), _defaults()
+    parameters = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    for panel, fields in PANELS.items():
+        shown = panel != "Machine"  # the recipe says what is computed, not where
+        for name, text in fields.items():
+            option = typer.Option(
+                f"--{name.replace('_', '-')}",
+                help=text,
+                show_default="from recipe" if shown else str(defaults[name]),
+                rich_help_panel=panel,
+                metavar=f"<{_plain(hints[name]).__name__}>",
+            )
+            kind = str if _optional(hints[name]) else _plain(hints[name])
+            parameters.append(
+                inspect.Parameter(
+                    name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=None,
+                    annotation=Annotated[kind | None, option],
+                )
+            )
+    command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return command
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that stand on the command line, as values of RunConfig's fields."""
+    hints = typing.get_type_hints(RunConfig)
+    return {
+        name: _number_or_none(name, value) if _optional(hints[name]) else value
+        for name, value in options.items()
+        if value is not None
+    }
+
+
+def parse_attention(text: str, layers: int | None) -> tuple[str, ...]:
+    """One name per layer: `primal` for all layers (two unless told), or `softmax,primal`."""
+    names = tuple(name.strip() for name in text.split(","))
+    if len(names) == 1:
+        count = 2 if layers is None else layers
+        if count < 1:
+            raise ValueError(f"--layers is {count}; expected at least 1")
+        return names * count
+    if layers not in (None, len(names)):
+        raise ValueError(
+            f"--layers is {layers} but --attention names {len(names)} layers ({text}); expected "
+            "one name, or one for each layer"
+        )
+    return names
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Seeds as on the command line: `0-4`, `0,3,7` or `0-2,7`."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        if last < first:
+            raise ValueError(f"--seeds is {text!r}; expected numbers as in 0-4 or 0,3,7")
+        seeds += range(first, last + 1)
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"--seeds is {text!r}; expected each seed once")
+    return seeds
+
+
+def _defaults() -> dict[str, Any]:
+    return {field.name: field.default for field in dataclasses.fields(RunConfig)}
+
+
+def _optional(hint: Any) -> bool:
+    return isinstance(hint, types.UnionType) and type(None) in typing.get_args(hint)
+
+
+def _plain(hint: Any) -> type:
+    """float of `float | None`."""
+    parts = [part for part in typing.get_args(hint) if part is not type(None)]
+    return typing.cast(type, parts[0] if _optional(hint) else hint)
+
+
+def _number_or_none(name: str, text: str) -> float | None:
+    if text.lower() == "none":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(
+            f"--{name.replace('_', '-')} is {text!r}; expected a number or none"
+        ) from None

@@ -1,0 +1,145 @@
+"""What a run shows on stderr while it trains: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from ..train.events import EpochEvent, Observer, RunStart, StepEvent
+
+PLAIN_SECONDS = 5.0  # between plain lines
+LIVE_SECONDS = 0.2  # between refreshes of the live line
+
+
+class Watch(Observer):
+    """Remembers where the run lies, for the message after Ctrl-C. By itself it is silent."""
+
+    def __init__(self) -> None:
+        self.run: Path | None = None
+
+    def run_started(self, start: RunStart) -> None:
+        self.run = start.run
+
+    def close(self) -> None:
+        """Leave the terminal clean."""
+
+
+class PlainLines(Watch):
+    """A line after an epoch, the first and the last one and others every few seconds."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console, self._last = console, 0.0
+        self._began, self._before = 0.0, 0  # when this process began, and the steps done before
+
+    def run_started(self, start: RunStart) -> None:
+        super().run_started(start)
+        self._began, self._before, self._steps = time.monotonic(), start.step, start.steps
+        self._last = 0.0
+        self._line(_opening(start))
+
+    def epoch(self, event: EpochEvent) -> None:
+        now = time.monotonic()
+        if event.epoch < event.epochs and now - self._last < PLAIN_SECONDS:
+            return
+        self._last = now
+        pace = (now - self._began) / max(event.step - self._before, 1)
+        left = _minutes(pace * (self._steps - event.step))
+        count = f"{event.epoch:>{len(str(event.epochs))}}/{event.epochs}"
+        self._line(
+            f"epoch {count}  {_losses(event)}  {event.split} {100 * event.accuracy:.1f} % "
+            f"(best {100 * event.best_accuracy:.1f} %)  left {left}"
+        )
+
+    def _line(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+class LiveLine(Watch):
+    """One line: epoch, step, losses, accuracy and the time left. It is drawn from the events alone,
+    so that no thread takes time from the training, and it is gone at the end."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+        self._progress: Progress | None = None
+        self._line = TaskID(0)
+        self._drawn = 0.0
+        self._accuracy = ""
+
+    def run_started(self, start: RunStart) -> None:
+        super().run_started(start)
+        self.close()
+        self._console.print(_opening(start), highlight=False, markup=False)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[figures]}"),
+            TextColumn("left"),
+            TimeRemainingColumn(compact=True),
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            expand=True,
+        )
+        self._accuracy = ""
+        # rich measures the pace from the steps done in this process: those before do not count
+        self._line = self._progress.add_task(
+            "", total=start.steps, completed=start.step, figures=""
+        )
+        self._epochs = start.config.epochs
+        self._progress.start()
+
+    def step(self, event: StepEvent) -> None:
+        if self._progress is None:
+            return
+        self._progress.update(self._line, completed=event.step)
+        now = time.monotonic()
+        if now - self._drawn > LIVE_SECONDS or event.step == event.steps:
+            self._drawn = now
+            epoch = f"epoch {event.epoch}/{self._epochs}"
+            self._progress.update(
+                self._line,
+                description=f"{epoch} step {event.batch}/{event.batches}",
+                figures=f"{_losses(event)}{self._accuracy}",
+                refresh=True,
+            )
+
+    def epoch(self, event: EpochEvent) -> None:
+        self._accuracy = f" {event.split} {100 * event.accuracy:.1f} %"
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+def watch(console: Console, *, quiet: bool) -> Watch:
+    """The observer that fits where stderr goes."""
+    if quiet:
+        return Watch()
+    return LiveLine(console) if console.is_terminal else PlainLines(console)
+
+
+def _opening(start: RunStart) -> str:
+    config = start.config
+    done = f", from step {start.step}" if start.step else ""
+    return (
+        f"{config.task}, {' + '.join(config.attention)}, seed {config.seed}, {config.protocol} "
+        f"protocol: {start.parameters:,} parameters, {start.train_cases} series, "
+        f"{start.steps} steps{done}\n{start.run}"
+    )
+
+
+def _losses(event: StepEvent | EpochEvent) -> str:
+    ksvd = "" if event.ksvd_loss is None else f" KSVD {event.ksvd_loss:.3g}"
+    return f"task {event.task_loss:.3f}{ksvd}"
+
+
+def _minutes(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

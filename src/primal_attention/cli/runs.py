@@ -1,0 +1,103 @@
+"""`primal train` and `primal resume`: run, watch, draw, print."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from ..train import RunResult, SeedsResult, is_main_process, resume, train, train_seeds
+from ..train.config import RunConfig
+from ..train.events import Observer
+from ..train.files import read_json
+from . import FAILED, INTERRUPTED
+from .progress import watch
+from .settings import command_for
+from .show import console, show_json, show_result, show_seeds
+
+Outcome = RunResult | SeedsResult
+
+
+def new_run(
+    config: RunConfig,
+    seeds: Sequence[int] | None,
+    *,
+    root: Path,
+    name: str | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Train with one seed or with several, and print what came out."""
+
+    def work(observer: Observer) -> Outcome:
+        if seeds is None:
+            return train(config, root=root, name=name, observer=observer)
+        return train_seeds(config, seeds, root=root, name=name, observer=observer)
+
+    _finish(_watched(work, quiet, several=seeds is not None), as_json)
+
+
+def old_run(run: Path, *, quiet: bool, as_json: bool) -> None:
+    """Continue a run, or print what came out if it is finished."""
+    several = not (run / "config.json").exists()
+    _finish(_watched(lambda observer: resume(run, observer=observer), quiet, several), as_json)
+
+
+def _watched(work: Callable[[Observer], Outcome], quiet: bool, several: bool) -> Outcome:
+    """Run with progress on stderr; Ctrl-C ends with the command that continues."""
+    stderr = console(stderr=True)
+    observer = watch(stderr, quiet=quiet or not is_main_process())
+    try:
+        return work(observer)
+    except KeyboardInterrupt:
+        observer.close()
+        _say_how_to_continue(stderr, observer.run, several)
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        observer.close()
+
+
+def _say_how_to_continue(stderr: Console, run: Path | None, several: bool) -> None:
+    if run is None or not is_main_process():
+        return
+    command = ["primal", "resume", str(run.parent if several else run)]
+    text = f"\ninterrupted; continue with: {shlex.join(command)}"
+    stderr.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _finish(outcome: Outcome, as_json: bool) -> None:
+    """Draw and print; of several processes only the first does."""
+    if not is_main_process():
+        return
+    results = [outcome] if isinstance(outcome, RunResult) else list(outcome.results.values())
+    for result in results:
+        _draw(result.run)
+    config = RunConfig.from_dict(read_json(results[0].run / "config.json"))
+    if as_json:
+        found = {"run": str(outcome.run), "protocol": config.protocol, **outcome.to_dict()}
+        show_json(found)
+    elif isinstance(outcome, RunResult):
+        show_result(outcome, command_for(config, seeds="0-4"))
+    else:
+        rival = ["softmax" if "primal" in config.attention else "primal"] * len(config.attention)
+        seeds = ",".join(map(str, outcome.results))
+        show_seeds(outcome, command_for(config, attention=",".join(rival), seeds=seeds))
+    if isinstance(outcome, SeedsResult) and outcome.failed:
+        raise typer.Exit(FAILED)
+
+
+def _draw(run: Path) -> None:
+    """Pictures beside the result. A run that is done does not fail for want of them."""
+    if find_spec("matplotlib") is None:
+        return
+    from ..report import confusion, curves
+
+    try:
+        curves(run, formats=("png",))
+        confusion(run, formats=("png",))
+    except (OSError, ValueError) as error:
+        console(stderr=True).print(f"no pictures: {error}", highlight=False, markup=False)

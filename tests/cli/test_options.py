@@ -1,0 +1,84 @@
+"""Options: all of RunConfig's fields, attentions and seeds as words, and what wins over what."""
+
+import dataclasses
+import inspect
+import shlex
+
+import pytest
+
+from primal_attention.cli.app import train
+from primal_attention.cli.options import PANELS, given, parse_attention, parse_seeds
+from primal_attention.cli.settings import UsageError, command_for, resolve
+from primal_attention.train import RunConfig
+
+
+def test_every_setting_has_an_option():
+    fields = {field.name for field in dataclasses.fields(RunConfig)}
+    options = set(inspect.signature(train).parameters)
+    assert fields <= options
+    in_panels = [name for panel in PANELS.values() for name in panel]
+    assert set(in_panels) <= fields
+    assert len(set(in_panels)) == len(in_panels)
+
+
+def test_attention_is_one_name_or_one_for_each_layer():
+    assert parse_attention("primal", None) == ("primal", "primal")
+    assert parse_attention("primal", 3) == ("primal",) * 3
+    assert parse_attention("softmax, primal", None) == ("softmax", "primal")
+    assert parse_attention("softmax,primal", 2) == ("softmax", "primal")
+    with pytest.raises(ValueError, match="--layers is 3 but --attention names 2"):
+        parse_attention("softmax,primal", 3)
+    with pytest.raises(ValueError, match="at least 1"):
+        parse_attention("primal", 0)
+
+
+def test_seeds():
+    assert parse_seeds("0-4") == [0, 1, 2, 3, 4]
+    assert parse_seeds("0,3,7") == [0, 3, 7]
+    assert parse_seeds("0-2, 7") == [0, 1, 2, 7]
+
+
+@pytest.mark.parametrize("text", ["", "a", "4-0", "0,,1", "-1", "0-2-4", "1.5", "0-2,1"])
+def test_wrong_seeds(text):
+    with pytest.raises(ValueError, match="--seeds is"):
+        parse_seeds(text)
+
+
+def test_clip_may_be_none():
+    assert given({"clip": "none", "width": 8, "lr": None}) == {"clip": None, "width": 8}
+    assert given({"clip": "2.5"}) == {"clip": 2.5}
+    with pytest.raises(ValueError, match="--clip is 'much'"):
+        given({"clip": "much"})
+
+
+def test_options_win_over_the_recipe_and_the_recipe_over_the_defaults():
+    both = ("primal", "primal")
+    plain, paper = (
+        RunConfig(task="uea/JapaneseVowels"),
+        resolve("uea/JapaneseVowels", both, "paper"),
+    )
+    assert resolve("uea/JapaneseVowels", both) == plain
+    assert (paper.width, paper.rank, paper.eta, paper.head) == (512, 40, 0.5, "flatten")
+    chosen = resolve("uea/JapaneseVowels", both, "paper", width=64, eta=0.0)
+    assert (chosen.width, chosen.rank, chosen.eta, chosen.recipe) == (64, 40, 0.0, "paper")
+
+
+def test_the_printed_command_gives_the_same_settings(primal, tmp_path):
+    config = resolve(
+        "uea/JapaneseVowels", ("softmax", "primal"), "paper",
+        clip=None, width=16, protocol="paper", data_dir=str(tmp_path / "a b"),
+    )  # fmt: skip
+    words = shlex.split(command_for(config, seeds="0-4"))
+    assert words[:3] == ["primal", "train", "uea/JapaneseVowels"]
+    options = dict(zip(words[3::2], words[4::2], strict=True))
+    assert options.pop("--seeds") == "0-4"
+    assert options.pop("--attention") == "softmax,primal"
+    assert options.pop("--clip") == "none"
+    assert options.pop("--data-dir") == str(tmp_path / "a b")
+    assert options == {"--recipe": "paper", "--width": "16", "--protocol": "paper"}
+
+
+def test_settings_that_cannot_be_are_usage_errors():
+    with pytest.raises(UsageError, match="heads is 8") as raised:
+        resolve("uea/JapaneseVowels", ("primal",), width=30)
+    assert raised.value.exit_code == 2

@@ -1,0 +1,82 @@
+"""The live line and the plain lines, from made-up events."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from primal_attention.cli.progress import LiveLine, PlainLines, Watch, watch
+from primal_attention.train import EpochEvent, RunConfig, RunStart, StepEvent
+
+EPOCHS, BATCHES = 50, 4
+
+
+def story(observer, ksvd=0.125):
+    """A whole run, told as the engine tells it."""
+    config = RunConfig(task="uea/JapaneseVowels", epochs=EPOCHS)
+    steps = EPOCHS * BATCHES
+    observer.run_started(RunStart(Path("runs/x"), config, 1234, 270, 0, steps))
+    for epoch in range(1, EPOCHS + 1):
+        for batch in range(1, BATCHES + 1):
+            step = (epoch - 1) * BATCHES + batch
+            observer.step(StepEvent(epoch, step, steps, batch, BATCHES, 0.5, ksvd, 1.0, 1e-3))
+        observer.epoch(
+            EpochEvent(epoch, EPOCHS, step, 0.5, ksvd, "validation", 0.9, 0.4, 3, 0.95, 1.0)
+        )
+    observer.close()
+
+
+def written(terminal, make, **options):
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=terminal, width=80, color_system=None)
+    story(make(console), **options)
+    return file.getvalue()
+
+
+def test_plain_lines_are_few():
+    text = written(False, PlainLines)
+    epochs = [line for line in text.splitlines() if line.startswith("epoch")]
+    assert len(epochs) == 2, "the first and the last: all others came too soon"
+    assert epochs[0].startswith("epoch  1/50")
+    assert epochs[1].startswith("epoch 50/50")
+    assert "task 0.500 KSVD 0.125" in epochs[1]
+    assert "validation 90.0 % (best 95.0 %)" in epochs[1]
+    assert "1,234 parameters" in text
+    assert "\x1b" not in text
+
+
+def test_plain_lines_without_ksvd_loss():
+    assert "KSVD" not in written(False, PlainLines, ksvd=None)
+
+
+def test_live_line_shows_everything_in_one_line(monkeypatch):
+    monkeypatch.setattr("primal_attention.cli.progress.LIVE_SECONDS", -1.0)
+    text = written(True, LiveLine)
+    drawn = [re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", part) for part in re.split(r"[\r\n]+", text)]
+    last = [line for line in drawn if line.startswith("epoch")][-1]
+    for part in (
+        "epoch 50/50",
+        "step 4/4",
+        "task 0.500",
+        "KSVD 0.125",
+        "validation 90.0 %",
+        "left",
+    ):
+        assert part in last
+    assert max(map(len, drawn)) <= 80
+    assert text.rstrip().endswith("\x1b[2K"), "the line is gone at the end"
+
+
+def test_live_line_is_drawn_seldom():
+    assert written(True, LiveLine).count("task 0.500") < 10
+
+
+@pytest.mark.parametrize(
+    ("terminal", "quiet", "kind"),
+    [(True, False, LiveLine), (False, False, PlainLines), (True, True, Watch)],
+)
+def test_what_fits_where(terminal, quiet, kind):
+    console = Console(file=io.StringIO(), force_terminal=terminal)
+    assert type(watch(console, quiet=quiet)) is kind
