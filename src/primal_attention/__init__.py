@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ksvd_residuals,
     )
     from .ksvd.loss import ksvd_loss
+    from .train.estimator import PrimalFormerClassifier as PrimalFormerClassifier
 
 __version__ = "0.1.0"
 
@@ -53,14 +54,19 @@ __all__ = [
     "make_attention",
 ]
 
-_ROOMS = (".attention", ".ksvd", ".ksvd.loss")
+# where a name lives, if not in the rooms `attention` and `ksvd`
+_HOMES = {
+    "ksvd_loss": ".ksvd.loss",
+    "PrimalFormerClassifier": ".train.estimator",  # needs an extra, so `import *` leaves it out
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in __all__ and name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    for room in _ROOMS:
-        module = import_module(room, __name__)
+    homes = (_HOMES[name],) if name in _HOMES else (".attention", ".ksvd")
+    for home in homes:
+        module = import_module(home, __name__)
         if hasattr(module, name):
             globals()[name] = getattr(module, name)
             return globals()[name]
@@ -68,7 +74,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_HOMES})
 
 
 class _Package(ModuleType):

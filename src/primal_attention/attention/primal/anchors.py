@@ -74,7 +74,8 @@ def anchor_projections(rows: Tensor, w: Tensor) -> Tensor:
     by_head = w.transpose(0, 1).flatten(1, 2)  # (h, 2s, n)
     # all samples are columns of one product a head
     made = torch.bmm(by_head, heads.flatten(2)).unflatten(2, heads.shape[2:])  # (h, 2s, B, p)
-    return made.unflatten(1, (2, -1)).permute(3, 1, 0, 2, 4)
+    projections: Tensor = made.unflatten(1, (2, -1)).permute(3, 1, 0, 2, 4)
+    return projections
 
 
 def spread_projections(x: Tensor, ignore: Tensor | None, w: Tensor) -> Tensor:
@@ -106,7 +107,8 @@ def spread_projections(x: Tensor, ignore: Tensor | None, w: Tensor) -> Tensor:
         return anchor_projections(x, spread[0].t().view(heads, sides, rank, -1).transpose(0, 1))
     by_head = spread.unflatten(-1, (heads, -1)).permute(0, 2, 3, 1)  # (B, h, 2s, N)
     made = by_head @ x.unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, h, 2s, p)
-    return made.unflatten(2, (2, -1)).transpose(1, 2)
+    projections: Tensor = made.unflatten(2, (2, -1)).transpose(1, 2)
+    return projections
 
 
 def sample_anchors(x: Tensor, ignore: Tensor | None, n: int) -> tuple[Tensor, Tensor]:
