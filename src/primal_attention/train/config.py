@@ -79,8 +79,12 @@ class RunConfig:
         recipes = get_task(self.task).recipes
         if self.recipe not in recipes:
             raise ValueError(unknown(f"recipe of task {self.task!r}:", self.recipe, recipes))
-        for name, choices in _CHOICES.items():
-            _check_choice(name, getattr(self, name), choices)
+        self.check_settings()
+
+    def check_settings(self) -> None:
+        """The part of `validate` that does not depend on the task."""
+        for name, choices in CHOICES.items():
+            check_choice(name, getattr(self, name), choices)
         for name, (fits, expected) in _RULES.items():
             if not fits(getattr(self, name)):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected {expected}")
@@ -166,7 +170,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "data_dir": (lambda v: v is None or isinstance(v, str), "a path or None"),
 }
 
-_CHOICES: dict[str, tuple[str, ...]] = {
+CHOICES: dict[str, tuple[str, ...]] = {
     "protocol": ("holdout", "paper"),
     "weights": ("data", "free", "tied"),
     "anchor_rule": ("sample", "mean"),
@@ -182,7 +186,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 
-def _check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     if value not in choices:
         hint = _near(value, choices) if isinstance(value, str) else ""
         listed = ", ".join(map(repr, choices))

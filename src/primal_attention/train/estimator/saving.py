@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 
-from ..tasks.series import Normaliser
-from .checkpoint import tensors_from_bytes, tensors_to_bytes
-from .errors import RunError
-from .estimator_fit import build_model
-from .estimator_settings import plain, run_config
-from .files import explained, read_json, sync_folder, temporary, write_bytes, write_json
+from ...tasks.series import Normaliser
+from ..build import build_model
+from ..checkpoint import tensors_from_bytes, tensors_to_bytes
+from ..errors import RunError
+from ..files import explained, read_json, sync_folder, temporary, write_bytes, write_json
+from .settings import plain, run_config
 
 if TYPE_CHECKING:
-    from .estimator import PrimalFormerClassifier
+    from .classifier import PrimalFormerClassifier
 
 FORMAT = "primal_attention.PrimalFormerClassifier/1"
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"

@@ -28,12 +28,12 @@ except ModuleNotFoundError as error:
         f"PrimalFormerClassifier needs {error.name}; install 'primal-attention[train]'"
     ) from error
 
-from ..models import SequenceClassifier
-from ..tasks.series import Floats
-from . import estimator_saving
-from .estimator_fit import fit_model, prepare, probabilities
-from .estimator_inputs import is_collection, read_collection, read_labels, series_set
-from .estimator_settings import run_config
+from ...models import SequenceClassifier
+from ...tasks.series import Floats
+from . import saving
+from .fit import fit_model, prepare, probabilities
+from .inputs import is_collection, read_collection, read_labels, series_set
+from .settings import run_config
 
 __all__ = ["PrimalFormerClassifier"]
 
@@ -50,7 +50,7 @@ class PrimalFormerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     is in float64, except on "mps", so that the cases of a batch do not influence each other.
 
     It passes the estimator checks of scikit-learn. Code that demands aeon's own `BaseClassifier`
-    finds one, which passes the checks of aeon, in `primal_attention.train.estimator_aeon`.
+    finds one, which passes the checks of aeon, in `primal_attention.train.estimator.aeon`.
 
     Parameters
     ----------
@@ -171,13 +171,13 @@ class PrimalFormerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         A classifier that was saved there before is replaced. A RandomState is saved as None.
         """
         check_is_fitted(self)
-        estimator_saving.save(self, path)
+        saving.save(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PrimalFormerClassifier:
         """The classifier in a folder; its predictions are those of the saved one to the last bit
         on the same machine."""
-        return estimator_saving.load(cls, path)
+        return saving.load(cls, path)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .config import _CHOICES, _RULES, RunConfig, _check_choice
+from ..config import CHOICES, RunConfig, check_choice
 
 SHARED = (
     "weights", "rank", "rank_multi", "eta", "width", "heads", "feedforward", "dropout", "normalise",
@@ -28,17 +28,8 @@ def run_config(parameters: Mapping[str, Any]) -> RunConfig:
         accelerator=given["device"],
         **shared,
     )
-    for name, value in shared.items():
-        if name in _CHOICES:
-            _check_choice(name, value, _CHOICES[name])
-        elif not _RULES[name][0](value):
-            raise ValueError(f"{name} is {value!r}; expected {_RULES[name][1]}")
-    config._check_attention()
-    if config.width % config.heads:
-        raise ValueError(
-            f"heads is {config.heads}; expected a divisor of the width, {config.width}"
-        )
-    _check_choice("device", given["device"], _CHOICES["accelerator"])
+    check_choice("device", given["device"], CHOICES["accelerator"])
+    config.check_settings()
     if not isinstance(given["early_stopping"], bool):
         raise ValueError(f"early_stopping is {given['early_stopping']!r}; expected True or False")
     _check_integer("patience", given["patience"], 1)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from ..tasks.series import Floats, Integers, SeriesSet
+from ...tasks.series import Floats, Integers, SeriesSet
 
 
 def is_collection(X: Any) -> bool:

@@ -371,7 +371,8 @@ def test_progress_is_printed_only_if_asked(capsys):
 
 @pytest.mark.parametrize("module", ["sklearn.base", "lightning_fabric", "safetensors"])
 def test_a_missing_extra_is_named(module, monkeypatch):
-    monkeypatch.delitem(sys.modules, "primal_attention.train.estimator")
+    for name in ("estimator", "estimator.classifier"):
+        monkeypatch.delitem(sys.modules, f"primal_attention.train.{name}")
     monkeypatch.setitem(sys.modules, module, None)
     message = f"^PrimalFormerClassifier needs {module}; install 'primal-attention.train.'$"
     with pytest.raises(ImportError, match=message):

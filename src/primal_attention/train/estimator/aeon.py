@@ -1,6 +1,6 @@
 """The classifier as one of aeon's, for code that asks for aeon's own base class.
 
-from primal_attention.train.estimator_aeon import AeonPrimalFormerClassifier
+from primal_attention.train.estimator.aeon import AeonPrimalFormerClassifier
 
 PrimalFormerClassifier takes aeon's data as it is; only what demands a `BaseClassifier` needs this.
 """
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
-from .estimator import PrimalFormerClassifier
+from .classifier import PrimalFormerClassifier
 
 try:
     from aeon.classification import BaseClassifier  # type: ignore[import-untyped]

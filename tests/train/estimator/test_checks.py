@@ -30,7 +30,7 @@ def test_aeon():
     pytest.importorskip("aeon")
     from aeon.testing.estimator_checking import check_estimator
 
-    from primal_attention.train.estimator_aeon import AeonPrimalFormerClassifier
+    from primal_attention.train.estimator.aeon import AeonPrimalFormerClassifier
 
     results = check_estimator(AeonPrimalFormerClassifier, raise_exceptions=True)
     assert len(results) > 20

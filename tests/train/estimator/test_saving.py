@@ -81,7 +81,7 @@ def test_a_failure_leaves_the_one_before(classifier, folder, monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("primal_attention.train.estimator_saving.write_json", full)
+    monkeypatch.setattr("primal_attention.train.estimator.saving.write_json", full)
     with pytest.raises(RunError, match=r"cannot save .*: no space left on device"):
         classifier.save(folder)
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == before

@@ -10,15 +10,16 @@ import numpy as np
 import torch
 from lightning_fabric import Fabric
 
-from ..models import SequenceClassifier
-from ..tasks.series import Normaliser, SeriesData, SeriesSet, stratified_split
-from .config import RunConfig
-from .evaluate import TOKENS, similar_lengths
-from .events import EpochEvent
-from .launch import processes
-from .loop import Loop
-from .optim import make_optimizer
-from .order import seed_random
+from ...models import SequenceClassifier
+from ...tasks.series import Normaliser, SeriesData, SeriesSet, stratified_split
+from ..build import build_model
+from ..config import RunConfig
+from ..evaluate import TOKENS, similar_lengths
+from ..events import EpochEvent
+from ..launch import processes
+from ..loop import Loop
+from ..optim import make_optimizer
+from ..order import seed_random
 
 _one_at_a_time = threading.Lock()  # torch's generators, which the loop seeds, belong to all threads
 
@@ -61,22 +62,6 @@ def fit_model(
             model = build_model(config, **shape)  # without what training has left in the other
     model.load_state_dict({name: tensor.cpu() for name, tensor in weights.items()})
     return Fitted(model.eval(), normaliser, history)
-
-
-def build_model(
-    config: RunConfig, *, classes: int, channels: int, max_length: int
-) -> SequenceClassifier:
-    return SequenceClassifier(
-        classes=classes,
-        channels=channels,
-        max_length=max_length,
-        attention=config.attention,
-        attention_options=config.attention_options(),
-        width=config.width,
-        heads=config.heads,
-        feedforward=config.feedforward,
-        dropout=config.dropout,
-    )
 
 
 def prepare(cases: SeriesSet, normaliser: Normaliser | None, max_length: int) -> SeriesData:
