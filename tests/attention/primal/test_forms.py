@@ -1,4 +1,4 @@
-"""One layer has several forms of the same products, chosen by size: all agree with the plain one."""
+"""One layer has several forms of the same products, by size: all agree with the plain one."""
 
 import copy
 

@@ -255,7 +255,7 @@ def test_wrong_labels(y, message):
         ({"device": "gpu"}, "device is 'gpu'"),
         ({"random_state": -1}, "random_state is -1"),
         ({"random_state": "x"}, "random_state is 'x'"),
-        ({"normalise": "none ", "rank": 0}, "rank is 0"),
+        ({"rank": 0}, "rank is 0"),
     ],
 )
 def test_wrong_parameters_are_told_in_fit(changes, message):
