@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from safetensors.torch import load_file
 from torch import distributed
 
 from primal_attention.train import (
+    Observer,
     RunConfig,
     RunError,
     launch,
@@ -125,7 +128,22 @@ def test_torchrun(tmp_path):
 
 @needs_gloo
 @pytest.mark.slow
-def test_a_process_that_dies_ends_the_run(tmp_path, monkeypatch):
+def test_a_process_that_dies_ends_the_run(tmp_path):
+    class Murderer(Observer):
+        def step(self, event):
+            if event.step == 1:
+                for child in Path("/proc/self/task").glob("*/children"):
+                    for pid in child.read_text().split():
+                        os.kill(int(pid), signal.SIGKILL)
+
+    with pytest.raises(RunError, match="a process of the run ended: "):
+        train(settings(devices=2), root=tmp_path, observer=Murderer())
+    assert not distributed.is_initialized()
+
+
+@needs_gloo
+@pytest.mark.slow
+def test_a_process_that_does_not_start_ends_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(launch, "HELPER", "primal_attention.train.missing")
     with pytest.raises(RunError, match=r"a process of the run did not start: .*No module named"):
         train(settings(devices=2), root=tmp_path)

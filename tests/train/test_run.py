@@ -188,7 +188,10 @@ def test_interrupted_after_an_epoch(config, tmp_path, outcome, undisturbed):
     assert outcome(tmp_path / "run") == outcome(undisturbed)
 
 
-@pytest.mark.parametrize("precision", ["bf16-true", "bf16-mixed", "64-true"])
+@pytest.mark.parametrize(
+    "precision",
+    ["bf16-true", *(pytest.param(p, marks=pytest.mark.slow) for p in ("bf16-mixed", "64-true"))],
+)
 def test_every_precision_resumes(precision, config, tmp_path, stop_at, outcome):
     changes = {"precision": precision, "epochs": 2}
     with pytest.raises(KeyboardInterrupt):
