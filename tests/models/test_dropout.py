@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from primal_attention.models.dropout import LEVELS, PIECE, Dropout, draw_mask
+from primal_attention.models.dropout import LEVELS, PIECE, Dropout, draw_mask, keep_scale
 
 N = 2**20
 
@@ -19,8 +19,8 @@ def _seed():
 @pytest.fixture(scope="module", params=[0.1, 0.5, 0.9, 1e-3])
 def drawn(request):
     torch.manual_seed(11)
-    keep, scale = draw_mask(N, request.param)
-    return keep, scale, round(request.param * LEVELS) / LEVELS
+    p = request.param
+    return draw_mask(N, p), keep_scale(p), round(p * LEVELS) / LEVELS
 
 
 def test_probability(drawn):
@@ -48,16 +48,14 @@ def test_every_quarter_of_a_word_is_uniform(drawn):
 
 def test_the_rounded_probability_is_the_one_that_scales():
     p = 0.4 / LEVELS  # rounds to none
-    keep, scale = draw_mask(1000, p)
-    assert keep.all()
-    assert scale == 1.0
-    _, scale = draw_mask(10, 1 - 0.4 / LEVELS)  # rounds to all: one level is kept
-    assert scale == LEVELS
+    assert draw_mask(1000, p).all()
+    assert keep_scale(p) == 1.0
+    assert keep_scale(1 - 0.4 / LEVELS) == LEVELS  # rounds to all: one level is kept
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 5, PIECE - 1, PIECE + 1, 2 * PIECE + 3])
 def test_any_count(count):
-    keep, _ = draw_mask(count, 0.5)
+    keep = draw_mask(count, 0.5)
     assert keep.shape == (count,)
     if count > 100:
         assert 0.45 < keep[-50000:].double().mean() < 0.55
@@ -160,5 +158,5 @@ def test_under_a_function_transform():
 
 def test_another_default_device():
     with torch.device("meta"):
-        keep, _ = draw_mask(10, 0.5)
+        keep = draw_mask(10, 0.5)
     assert keep.device.type == "cpu"

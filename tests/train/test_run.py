@@ -23,6 +23,7 @@ from primal_attention.train import (
     read_metrics,
     resume,
     train,
+    train_seeds,
 )
 from primal_attention.train.session import asked_by_signals
 
@@ -404,3 +405,13 @@ def test_a_full_disk(config, tmp_path, monkeypatch, outcome, undisturbed):
     assert not list((tmp_path / "run").rglob(".tmp-*"))
     resume(tmp_path / "run")
     assert outcome(tmp_path / "run") == outcome(undisturbed)
+
+
+def test_without_data_there_is_no_folder(tmp_path):
+    """Heartbeat does not come with the package; whatever fails while reading leaves nothing."""
+    missing = RunConfig(task="uea/Heartbeat", data_dir=str(tmp_path))
+    root = tmp_path / "runs"
+    for start in (lambda: train(missing, root=root), lambda: train_seeds(missing, [0], root=root)):
+        with pytest.raises(ValueError, match="Heartbeat_TRAIN"):
+            start()
+    assert not root.exists()

@@ -35,7 +35,8 @@ class Dropout(nn.Module):
             return x
         if not is_eager_cpu(x):
             return F.dropout(x, self.p)
-        dropped: Tensor = _Masked.apply(x, *draw_mask(x.numel(), self.p))
+        keep, scale = draw_mask(x.numel(), self.p), keep_scale(self.p)
+        dropped: Tensor = _Masked.apply(x, keep, scale)
         return dropped
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
@@ -44,7 +45,8 @@ class Dropout(nn.Module):
         if not (self.training and self.p and alike and is_eager_cpu(x)):
             apart: Tensor = residual + self(x)
             return apart
-        total: Tensor = _AddMasked.apply(residual, x, *draw_mask(x.numel(), self.p))
+        keep, scale = draw_mask(x.numel(), self.p), keep_scale(self.p)
+        total: Tensor = _AddMasked.apply(residual, x, keep, scale)
         return total
 
     def extra_repr(self) -> str:
@@ -60,18 +62,32 @@ def is_eager_cpu(x: Tensor) -> bool:
     )
 
 
-def draw_mask(count: int, p: float) -> tuple[Tensor, float]:
-    """Bytes (count,), 0 with probability p (rounded to 1 / LEVELS) and else 1; and the scale for
-    what they keep. The numbers come from torch's generator of the CPU."""
-    dropped = min(round(p * LEVELS), LEVELS - 1)
+def keep_scale(p: float) -> float:
+    """The scale of what is kept when p is rounded to a multiple of 1 / LEVELS."""
+    return LEVELS / (LEVELS - _dropped_levels(p))
+
+
+def draw_dropped(count: int, p: float) -> Tensor:
+    """Numbers (count,) of int16 that are 1, to be dropped, with probability p (rounded), else 0.
+
+    They come from torch's generator of the CPU, four from 64 bits.
+    """
+    words = torch.empty(-(-count // 4), dtype=torch.int64, device="cpu").random_(-(2**63), None)
+    numbers = words.view(torch.int16)[:count]  # uniform in [-2^15, 2^15)
+    return torch.lt(numbers, _dropped_levels(p) - LEVELS // 2, out=numbers)
+
+
+def draw_mask(count: int, p: float) -> Tensor:
+    """Bytes (count,): 0 where something is to be dropped, else 1."""
     keep = torch.empty(count, dtype=torch.uint8, device="cpu")
-    words = torch.empty(-(-min(count, PIECE) // 4), dtype=torch.int64, device="cpu")
     for mask in keep.split(PIECE):
-        drawn = words[: -(-len(mask) // 4)].random_(-(2**63), None)
-        numbers = drawn.view(torch.int16)[: len(mask)]  # four a word, uniform in [-2^15, 2^15)
-        # compared in place, then copied: comparing into bytes is several times slower
-        mask.copy_(torch.ge(numbers, dropped - LEVELS // 2, out=numbers))
-    return keep, LEVELS / (LEVELS - dropped)
+        # through int16: torch compares 16 bits with 8 several times slower
+        mask.copy_(draw_dropped(len(mask), p).bitwise_xor_(1))
+    return keep
+
+
+def _dropped_levels(p: float) -> int:
+    return min(round(p * LEVELS), LEVELS - 1)
 
 
 class _Masked(torch.autograd.Function):

@@ -1,22 +1,24 @@
 """The feed-forward part of an encoder layer, and hand-written passes of it for the CPU.
 
 Written plainly, the wide rows act(W_1 x + b_1) are several tensors, each four times the size of the
-input and brought into memory anew. The passes here keep W_1 x + b_1 and the dropout mask for the
-way back; all else is as long as a piece of the positions, is used again, and stays in the cache.
+input and brought into memory anew. The passes here keep W_1 x + b_1 alone for the way back; all
+else is as long as a piece of the positions, is used again, and stays in the cache. There is no
+dropout mask either: what is dropped becomes -DROPPED before the activation, where GELU and ReLU are
+exactly 0 and so are their derivatives.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .dropout import Dropout, draw_mask, is_eager_cpu
+from .dropout import Dropout, draw_dropped, is_eager_cpu, keep_scale
 
 PIECE = 2**20  # numbers in the wide rows of a piece
+DROPPED = 2.0**100
 
 
 class FeedForward(nn.Module):
@@ -44,17 +46,13 @@ class FeedForward(nn.Module):
             plain: Tensor = self.reduce(self.dropout(self.activation(self.expand(x))))
             return plain
         rows = x.reshape(-1, x.shape[-1])  # (T, d)
-        keep, scale = None, 1.0
-        if self.training and self.dropout.p:
-            shape = (len(rows), self.expand.out_features)
-            keep, scale = draw_mask(math.prod(shape), self.dropout.p)
-            keep = keep.view(shape)
         maps = (self.expand.weight, self.expand.bias, self.reduce.weight, self.reduce.bias)
         gelu = isinstance(self.activation, nn.GELU)
+        p = self.dropout.p if self.training else 0.0
         if torch.is_grad_enabled() and any(t.requires_grad for t in (rows, *maps)):
-            out: Tensor = _FeedForward.apply(rows, *maps, keep, scale, gelu)
+            out: Tensor = _FeedForward.apply(rows, *maps, p, gelu)
         else:
-            out = _sweep(rows, *maps, keep, scale, gelu, None)
+            out = _sweep(rows, *maps, p, gelu, None)
         return out.view(x.shape)
 
     def _is_quick(self, x: Tensor) -> bool:
@@ -82,34 +80,31 @@ class _FeedForward(torch.autograd.Function):
         b_1: Tensor,
         w_2: Tensor,
         b_2: Tensor,
-        keep: Tensor | None,  # (T, hidden), 0 or 1
-        scale: float,
+        p: float,
         gelu: bool,
     ) -> Tensor:
-        ctx.scale, ctx.gelu = scale, gelu
+        ctx.scale, ctx.gelu = keep_scale(p), gelu
         wide = x.new_empty(len(x), len(w_1))
-        out = _sweep(x, w_1, b_1, w_2, b_2, keep, scale, gelu, wide)
-        ctx.save_for_backward(x, w_1, b_1, w_2, b_2, keep, wide)
+        out = _sweep(x, w_1, b_1, w_2, b_2, p, gelu, wide)
+        ctx.save_for_backward(x, w_1, b_1, w_2, b_2, wide)
         return out
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph: this derivative will be derived itself
             return _plain_backward(ctx, g)
-        x, w_1, b_1, w_2, _, keep, wide = ctx.saved_tensors
+        x, w_1, b_1, w_2, _, wide = ctx.saved_tensors
         g = g.contiguous()
         d_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
         d_w_1, d_b_1, d_w_2 = map(torch.zeros_like, (w_1, b_1, w_2))
         cuts = _pieces(*wide.shape)
         buffers = x.new_empty(2, _longest(cuts), len(w_1))
         for cut in cuts:
-            h, mask = wide[cut], None if keep is None else keep[cut]
+            h = wide[cut]
             active, d_h = buffers[:, : len(h)]
-            _activate(h, mask, ctx.gelu, out=active)
+            _activate(h, ctx.gelu, out=active)
             d_w_2.addmm_(g[cut].t(), active, alpha=ctx.scale)
             torch.addmm(d_h, g[cut], w_2, beta=0, alpha=ctx.scale, out=d_h)
-            if mask is not None:
-                d_h.mul_(mask)
             if ctx.gelu:
                 torch.ops.aten.gelu_backward.grad_input(d_h, h, grad_input=d_h)
             else:
@@ -118,7 +113,7 @@ class _FeedForward(torch.autograd.Function):
             d_b_1.addmv_(d_h.t(), d_h.new_ones(len(d_h)))  # faster than a sum over rows
             if d_x is not None:
                 torch.mm(d_h, w_1, out=d_x[cut])
-        return d_x, d_w_1, d_b_1, d_w_2, g.sum(0), None, None, None
+        return d_x, d_w_1, d_b_1, d_w_2, g.sum(0), None, None
 
 
 def _sweep(
@@ -127,46 +122,45 @@ def _sweep(
     b_1: Tensor,
     w_2: Tensor,
     b_2: Tensor,
-    keep: Tensor | None,
-    scale: float,
+    p: float,
     gelu: bool,
     wide: Tensor | None,
 ) -> Tensor:
-    """The output (T, d); W_1 x + b_1 goes to `wide` (T, hidden) if that is given."""
+    """The output (T, d); W_1 x + b_1, or -DROPPED, goes to `wide` (T, hidden) if that is given."""
     cuts = _pieces(len(x), len(w_1))
     buffer = x.new_empty(_longest(cuts), len(w_1))
     out = torch.empty_like(x)
     for cut in cuts:
         active = buffer[: cut.stop - cut.start]
         h = active if wide is None else wide[cut]
-        torch.mm(x[cut], w_1.t(), out=h).add_(b_1)
-        _activate(h, None if keep is None else keep[cut], gelu, out=active)
-        torch.addmm(b_2, active, w_2.t(), alpha=scale, out=out[cut])
+        if p:
+            torch.add(b_1, draw_dropped(h.numel(), p).view_as(h), alpha=-DROPPED, out=h)
+        else:
+            h.copy_(b_1)
+        h.addmm_(x[cut], w_1.t())
+        _activate(h, gelu, out=active)
+        torch.addmm(b_2, active, w_2.t(), alpha=keep_scale(p), out=out[cut])
     return out
 
 
-def _activate(h: Tensor, mask: Tensor | None, gelu: bool, out: Tensor) -> None:
-    """The activation of h, masked but not yet scaled; out may be h."""
+def _activate(h: Tensor, gelu: bool, out: Tensor) -> None:
+    """The activation of h, not yet scaled; out may be h."""
     if gelu:
         torch.ops.aten.gelu.out(h, out=out)
     else:
         torch.clamp(h, min=0.0, out=out)
-    if mask is not None:
-        out.mul_(mask)
 
 
 def _plain_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
     """The same derivative in ordinary operations, which have derivatives of their own."""
-    *inputs, keep, _ = ctx.saved_tensors
+    *inputs, wide = ctx.saved_tensors
     x, w_1, b_1, w_2, b_2 = inputs
-    h = F.linear(x, w_1, b_1)
+    h = F.linear(x, w_1, b_1).masked_fill(wide < -DROPPED / 2, -DROPPED)
     active = F.gelu(h) if ctx.gelu else F.relu(h)
-    if keep is not None:
-        active = active * (keep * ctx.scale).to(active.dtype)
-    out = F.linear(active, w_2, b_2)
+    out = F.linear(active * ctx.scale, w_2, b_2)
     wanted = [tensor for tensor in inputs if tensor.requires_grad]
     found = iter(torch.autograd.grad(out, wanted, g, create_graph=True))
-    return *(next(found) if t.requires_grad else None for t in inputs), None, None, None
+    return *(next(found) if t.requires_grad else None for t in inputs), None, None
 
 
 def _pieces(rows: int, hidden: int) -> list[slice]:

@@ -36,12 +36,12 @@ class Checkpoint:
 def save(folder: Path, step: int, checkpoint: Checkpoint) -> None:
     """Write the checkpoint of a step and remove those before the last two.
 
-    A full disk leaves the checkpoints before as they were.
+    A full disk leaves the checkpoints before it as they were.
     """
     path = folder / _name(step)
     if path.exists():  # resumed and stopped again before the next step
         return
-    with explained(f"save {path}", "; the checkpoint before it is intact"):
+    with explained(f"save {path}", "; the checkpoints before it are intact"):
         folder.mkdir(exist_ok=True)
         beside = temporary(path)
         try:

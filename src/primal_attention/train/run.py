@@ -15,6 +15,8 @@ from .folder import create_folder, environment, locked, status_kept, stem
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+    from .data import RunData
+
 
 def begin(
     fabric: Fabric,
@@ -25,26 +27,29 @@ def begin(
     observer: Observer | None,
 ) -> RunResult:
     """Make the folder of a run and train. The settings are valid."""
+    data = _load(config)  # first: without data there is no run
     run = None
     if fabric.is_global_zero:
         documents = {"config.json": config.to_dict(), "environment.json": environment()}
         run = create_folder(root, name, stem(config), documents)
-    return _work(fabric, config, run, observer)
+    return _work(fabric, config, data, run, observer)
 
 
 def go_on(fabric: Fabric, run: Path, *, observer: Observer | None) -> RunResult:
     """Train from the last checkpoint of a run, or give its result if it is finished."""
     if result := read_result(run):
         return result
-    return _work(fabric, read_config(run), run, observer)
+    config = read_config(run)
+    return _work(fabric, config, _load(config), run, observer)
 
 
 def serve(fabric: Fabric) -> None:
     """Take part in the runs of process 0 until it says that there are no more."""
     while (job := fabric.broadcast(None)) is not None:
         if "run" in job:
+            config = RunConfig.from_dict(job["config"])
             with suppress(NotFiniteError):  # process 0 reports it
-                _compute(fabric, RunConfig.from_dict(job["config"]), Path(job["run"]), None)
+                _compute(fabric, config, _load(config), Path(job["run"]), None)
 
 
 def read_config(run: Path) -> RunConfig:
@@ -62,18 +67,30 @@ def read_result(run: Path) -> RunResult | None:
     return RunResult.from_dict(run, read_json(path)) if path.exists() else None
 
 
+def _load(config: RunConfig) -> RunData:
+    from .data import load_data  # imports torch
+
+    return load_data(config)
+
+
 def _work(
-    fabric: Fabric, config: RunConfig, run: Path | None, observer: Observer | None
+    fabric: Fabric,
+    config: RunConfig,
+    data: RunData,
+    run: Path | None,
+    observer: Observer | None,
 ) -> RunResult:
     with ExitStack() as stack:
         if fabric.is_global_zero and run is not None:
             stack.enter_context(locked(run))
             stack.enter_context(status_kept(run))
         job: dict[str, Any] = fabric.broadcast({"config": config.to_dict(), "run": str(run)})
-        return _compute(fabric, config, Path(job["run"]), observer)
+        return _compute(fabric, config, data, Path(job["run"]), observer)
 
 
-def _compute(fabric: Fabric, config: RunConfig, run: Path, observer: Observer | None) -> RunResult:
+def _compute(
+    fabric: Fabric, config: RunConfig, data: RunData, run: Path, observer: Observer | None
+) -> RunResult:
     import torch
 
     from .session import Session
@@ -81,6 +98,6 @@ def _compute(fabric: Fabric, config: RunConfig, run: Path, observer: Observer | 
     devices = [fabric.device] if fabric.device.type == "cuda" else []
     with (
         torch.random.fork_rng(devices),
-        closing(Session(fabric, config, run, observer)) as session,
+        closing(Session(fabric, config, data, run, observer)) as session,
     ):
         return session.run()

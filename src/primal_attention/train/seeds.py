@@ -71,8 +71,11 @@ def begin_seeds(
     observer: Observer | None,
 ) -> SeedsResult:
     """Make the folder and train one seed after the other. The settings are valid."""
+    from .data import load_data  # imports torch
+
     folder = None
     if fabric.is_global_zero:
+        load_data(dataclasses.replace(config, seed=seeds[0]))  # without data there is no folder
         document = {"config": config.to_dict(), "seeds": list(seeds)}
         folder = create_folder(root, name, f"{stem(config)}-seeds", {SEEDS_FILE: document})
     told: dict[str, Any] = fabric.broadcast({"folder": str(folder)})

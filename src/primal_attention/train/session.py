@@ -27,7 +27,7 @@ from .checkpoint import (
     tensors_to_bytes,
 )
 from .config import RunConfig
-from .data import load_data
+from .data import RunData
 from .errors import RunError
 from .evaluate import evaluate
 from .events import Audience, EpochEvent, Observer, RunResult, RunStart
@@ -48,11 +48,15 @@ class Session:
     """One process of a run. All compute; process 0 alone writes and is observed."""
 
     def __init__(
-        self, fabric: Fabric, config: RunConfig, path: Path, observer: Observer | None
+        self,
+        fabric: Fabric,
+        config: RunConfig,
+        data: RunData,
+        path: Path,
+        observer: Observer | None,
     ) -> None:
-        self.fabric, self.config, self.path = fabric, config, path
+        self.fabric, self.config, self.data, self.path = fabric, config, data, path
         self.writes = fabric.is_global_zero
-        self.data = load_data(config)
         if self.writes:
             self._check_data()
         self.checkpoint_folder = path / "checkpoints"
