@@ -1,12 +1,16 @@
 """The README's examples run as written."""
 
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 README = Path(__file__).parents[1] / "README.md"
+COMMANDS = re.findall(r"^    primal (.*?)(?:\s+#.*)?$", README.read_text(), flags=re.MULTILINE)
 EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
 
 
@@ -25,3 +29,23 @@ def test_streamed_token_equals_the_full_pass() -> None:
     exec(next(e for e in EXAMPLES if "attn.step" in e), names)
     attn, x, last = names["attn"], names["x"], names["last"]
     torch.testing.assert_close(last, attn(x)[0][:, 999])
+
+
+def test_there_are_commands() -> None:
+    assert {command.split()[0] for command in COMMANDS} == {"train", "resume", "data", "list"}
+
+
+@pytest.mark.slow
+def test_commands_run(tmp_path: Path) -> None:
+    for command in COMMANDS:
+        run = next(iter(sorted(tmp_path.glob("runs/*"))), None)
+        words = shlex.split(command.replace("RUN", str(run)))
+        done = subprocess.run(
+            [sys.executable, "-m", "primal_attention", *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=280,
+        )
+        assert done.returncode == 0, (command, done.stderr)
+        assert done.stdout.strip()
