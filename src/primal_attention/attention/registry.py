@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from torch import nn
+
+from ..names import unknown
 
 T = TypeVar("T", bound=type[nn.Module])
 
@@ -56,7 +57,7 @@ def available_attentions() -> tuple[str, ...]:
 def attention_info(name: str) -> AttentionInfo:
     """What is known about an attention."""
     if name not in _registry:
-        raise ValueError(_unknown("attention", name, list(_registry)))
+        raise ValueError(unknown("attention", name, available_attentions()))
     return _registry[name]
 
 
@@ -65,14 +66,9 @@ def make_attention(name: str, embed_dim: int, num_heads: int, **options: Any) ->
     info = attention_info(name)
     for option in options:
         if option not in info.options:
-            raise ValueError(_unknown(f"option of attention {name!r}:", option, list(info.options)))
+            known = sorted(info.options)
+            raise ValueError(unknown(f"option of attention {name!r}:", option, known))
     needed = [n for n, p in info.options.items() if p.default is p.empty and n not in options]
     if needed:
         raise ValueError(f"attention {name!r} expects the option {needed[0]!r}, which is not given")
     return info.build(embed_dim, num_heads, **options)
-
-
-def _unknown(kind: str, name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"unknown {kind} {name!r}{hint}; expected one of {', '.join(sorted(known))}"

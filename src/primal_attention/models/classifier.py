@@ -10,12 +10,13 @@ from torch import Tensor, nn
 
 from ..attention import make_attention
 from ..attention.base import check_positive
+from ..names import check_choice
 from .dropout import Dropout
 from .embedding import SeriesEmbedding, TokenEmbedding
 from .encoder import Activation, Encoder, EncoderLayer, Norm
 from .feedforward import FeedForward
 from .heads import FlattenHead, MeanHead
-from .options import attention_settings, check_choice
+from .options import attention_settings
 from .packing import pack
 from .positions import LearnedPositions, SinusoidalPositions
 

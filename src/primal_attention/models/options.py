@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..attention import attention_info
-
-
-def check_choice(name: str, text: str, known: Iterable[str]) -> None:
-    """Raise unless text is one of the known ones."""
-    known = list(known)
-    if text not in known:
-        near = difflib.get_close_matches(str(text), known, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise ValueError(f"{name} is {text!r}{hint}; expected one of {', '.join(map(repr, known))}")
+from ..names import check_choice
 
 
 def attention_settings(

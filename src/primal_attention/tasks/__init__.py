@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .base import DataError, DataStatus, Task, unknown
+from ..names import unknown
+from .base import DataError, DataStatus, Task
 from .series import Batch, Normaliser, SeriesData, SeriesSet, stratified_split
 from .uea import archive_tasks
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..names import unknown
 from .series import SeriesSet
 
 
@@ -54,11 +54,3 @@ class Task(ABC):
         if name not in self.recipes:
             raise ValueError(unknown(f"recipe of task {self.name!r}:", name, self.recipes))
         return dict(self.recipes[name])
-
-
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """The message for a name that does not exist, with the nearest one that does."""
-    names = list(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"unknown {kind} {name!r}{hint}; expected one of {', '.join(names)}"

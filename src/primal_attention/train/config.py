@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from ..names import check_choice, near, unknown
 
 # Fields that say where and how fast a run computes, not what: a resumed run may differ in them.
 PLACE_FIELDS = ("data_dir", "devices", "nodes", "accelerator", "checkpoint_seconds")
@@ -71,7 +72,6 @@ class RunConfig:
     def validate(self) -> None:
         """Raise a ValueError that names the first wrong setting and what was expected."""
         from ..tasks import get_task
-        from ..tasks.base import unknown
 
         for name in ("task", "recipe"):
             if not isinstance(getattr(self, name), str):
@@ -122,7 +122,7 @@ class RunConfig:
         known = [field.name for field in dataclasses.fields(cls)]
         for key in values:
             if key not in known:
-                raise ValueError(f"unknown setting {key!r}{_near(key, known)}")
+                raise ValueError(f"unknown setting {key!r}{near(key, known)}")
         if "task" not in values:
             raise ValueError("the settings lack a task; expected a name like 'uea/JapaneseVowels'")
         return cls(**values)
@@ -184,15 +184,3 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "precision": ("32-true", "64-true", "bf16-mixed", "bf16-true"),
     "accelerator": ("auto", "cpu", "cuda", "mps"),
 }
-
-
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    if value not in choices:
-        hint = _near(value, choices) if isinstance(value, str) else ""
-        listed = ", ".join(map(repr, choices))
-        raise ValueError(f"{name} is {value!r}{hint}; expected one of {listed}")
-
-
-def _near(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""

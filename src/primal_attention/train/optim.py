@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from ..names import unknown
 
 
 class RAdam(torch.optim.Adam):
@@ -79,9 +80,5 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """An optimiser by name: "radam", "adam" or "adamw"."""
     if name not in _MAKERS:
-        near = difflib.get_close_matches(name, OPTIMIZERS, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise ValueError(
-            f"unknown optimizer {name!r}{hint}; expected one of {', '.join(OPTIMIZERS)}"
-        )
+        raise ValueError(unknown("optimizer", name, OPTIMIZERS))
     return _MAKERS[name](parameters, lr=lr, weight_decay=weight_decay)

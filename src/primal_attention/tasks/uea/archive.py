@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..base import DataError, unknown
+from ...names import unknown
+from ..base import DataError
 from ..folders import ENVIRONMENT, data_folder
 from ..series import Floats, SeriesSet
 from .ts import read_ts

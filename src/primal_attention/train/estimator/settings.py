@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..config import CHOICES, RunConfig, check_choice
+from ...names import check_choice
+from ..config import CHOICES, RunConfig
 
 SHARED = (
     "weights", "rank", "rank_multi", "eta", "width", "heads", "feedforward", "dropout", "normalise",
