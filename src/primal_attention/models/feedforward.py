@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from .dropout import Dropout, draw_dropped, is_eager_cpu, keep_scale
 
-PIECE = 2**20  # numbers in the wide rows of a piece
+PIECE = 2**21  # numbers in the wide rows of a piece
 DROPPED = 2.0**100
 
 
