@@ -8,12 +8,26 @@ from primal_attention.models import SequenceClassifier, packing
 
 OPTIONS = {"primal": {"rank": 3}}
 PATTERNS = [(name, name) for name in pa.available_attentions()] + [("softmax", "primal")]
+KINDS = [
+    {"weights": "data", "anchors": 30},
+    {"weights": "data", "anchor_rule": "mean", "rank_multi": 2},
+    {"weights": "free"},
+    {"weights": "tied"},
+    {"weights": "tied", "causal": True},
+]
+MODELS = {"+".join(names): {"attention": names} for names in PATTERNS} | {
+    "-".join(map(str, kind.values())): {
+        "attention": ("primal", "primal"),
+        "attention_options": {"primal": {"rank": 3} | kind},
+    }
+    for kind in KINDS
+}
 
 
-@pytest.fixture(params=PATTERNS, ids="+".join)
+@pytest.fixture(params=MODELS.values(), ids=MODELS.keys())
 def attention(request):
-    """The attentions of a model, every one that is registered and a mixture."""
-    return {"attention": request.param}
+    """The attentions of a model: every one that is registered, a mixture, and primal kinds."""
+    return request.param
 
 
 @pytest.fixture(scope="session")

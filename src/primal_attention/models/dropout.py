@@ -1,8 +1,8 @@
 """Dropout whose random numbers cost little on a CPU.
 
-There `nn.Dropout` draws every number by itself and keeps a mask as large as its input: a fifth of
-the training step of a Transformer. Here a number costs 16 random bits, its mask is one byte, and
-all work is done piece by piece in the cache.
+There `nn.Dropout` draws every number by itself and keeps a mask as large as its input, which takes
+up to a third of a Transformer's training step. Here a number costs 16 random bits, its mask is one
+byte, and all work is done piece by piece in the cache.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class FeedForward(nn.Module):
         rows = x.reshape(-1, x.shape[-1])  # (T, d)
         maps = (self.expand.weight, self.expand.bias, self.reduce.weight, self.reduce.bias)
         gelu = isinstance(self.activation, nn.GELU)
-        p = self.dropout.p if self.training else 0.0
+        p = self.dropout.p if self.dropout.training else 0.0
         if torch.is_grad_enabled() and any(t.requires_grad for t in (rows, *maps)):
             out: Tensor = _FeedForward.apply(rows, *maps, p, gelu)
         else:
@@ -61,14 +61,16 @@ class FeedForward(nn.Module):
             and x.dtype == self.expand.weight.dtype
             and x.dtype in (torch.float32, torch.float64)
             and not torch.is_autocast_enabled("cpu")
-            and all(_has_only_weights(part) for part in (self.expand, self.reduce))
+            and type(self.expand) is type(self.reduce) is nn.Linear
+            and getattr(self.activation, "approximate", "none") == "none"
+            and isinstance(self.activation, nn.GELU | nn.ReLU)
+            and not any(_has_hooks(part) for part in self.children())
         )
 
 
-def _has_only_weights(part: nn.Module) -> bool:
-    """Whether the forward of a part, which the passes do not call, is nothing but its weights."""
-    hooks = (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks)
-    return type(part) is nn.Linear and part.bias is not None and not any(hooks)
+def _has_hooks(part: nn.Module) -> bool:
+    """Whether somebody waits for the forward of a part, which the passes do not call."""
+    return any((part._forward_hooks, part._forward_pre_hooks, part._backward_hooks))
 
 
 class _FeedForward(torch.autograd.Function):
