@@ -9,6 +9,7 @@ exactly 0 and so are their derivatives.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -86,23 +87,23 @@ class _FeedForward(torch.autograd.Function):
         gelu: bool,
     ) -> Tensor:
         ctx.scale, ctx.gelu = keep_scale(p), gelu
-        wide = x.new_empty(len(x), len(w_1))
+        # a tensor a piece: the C library gets one of all pieces as new pages from the system
+        wide = [x.new_empty(len(x[cut]), len(w_1)) for cut in _pieces(len(x), len(w_1))]
         out = _sweep(x, w_1, b_1, w_2, b_2, p, gelu, wide)
-        ctx.save_for_backward(x, w_1, b_1, w_2, b_2, wide)
+        ctx.save_for_backward(x, w_1, b_1, w_2, b_2, *wide)
         return out
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph: this derivative will be derived itself
             return _plain_backward(ctx, g)
-        x, w_1, b_1, w_2, _, wide = ctx.saved_tensors
+        x, w_1, b_1, w_2, _, *wide = ctx.saved_tensors
         g = g.contiguous()
         d_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
         d_w_1, d_b_1, d_w_2 = map(torch.zeros_like, (w_1, b_1, w_2))
-        cuts = _pieces(*wide.shape)
+        cuts = _pieces(len(x), len(w_1))
         buffers = x.new_empty(2, _longest(cuts), len(w_1))
-        for cut in cuts:
-            h = wide[cut]
+        for cut, h in zip(cuts, wide, strict=True):
             active, d_h = buffers[:, : len(h)]
             _activate(h, ctx.gelu, out=active)
             d_w_2.addmm_(g[cut].t(), active, alpha=ctx.scale)
@@ -126,15 +127,15 @@ def _sweep(
     b_2: Tensor,
     p: float,
     gelu: bool,
-    wide: Tensor | None,
+    wide: Sequence[Tensor] | None,
 ) -> Tensor:
-    """The output (T, d); W_1 x + b_1, or -DROPPED, goes to `wide` (T, hidden) if that is given."""
+    """The output (T, d); W_1 x + b_1, or -DROPPED, goes to the pieces `wide` if they are given."""
     cuts = _pieces(len(x), len(w_1))
     buffer = x.new_empty(_longest(cuts), len(w_1))
     out = torch.empty_like(x)
-    for cut in cuts:
+    for i, cut in enumerate(cuts):
         active = buffer[: cut.stop - cut.start]
-        h = active if wide is None else wide[cut]
+        h = active if wide is None else wide[i]
         if p:
             torch.add(b_1, draw_dropped(h.numel(), p).view_as(h), alpha=-DROPPED, out=h)
         else:
@@ -155,9 +156,11 @@ def _activate(h: Tensor, gelu: bool, out: Tensor) -> None:
 
 def _plain_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
     """The same derivative in ordinary operations, which have derivatives of their own."""
-    *inputs, wide = ctx.saved_tensors
+    inputs, wide = ctx.saved_tensors[:5], ctx.saved_tensors[5:]
     x, w_1, b_1, w_2, b_2 = inputs
-    h = F.linear(x, w_1, b_1).masked_fill(wide < -DROPPED / 2, -DROPPED)
+    h = F.linear(x, w_1, b_1)
+    if wide:
+        h = h.masked_fill(torch.cat(wide) < -DROPPED / 2, -DROPPED)
     active = F.gelu(h) if ctx.gelu else F.relu(h)
     out = F.linear(active * ctx.scale, w_2, b_2)
     wanted = [tensor for tensor in inputs if tensor.requires_grad]
