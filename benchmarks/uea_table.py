@@ -8,6 +8,7 @@ Takes folders of `primal train uea/SET ...`, with one seed or several, finished 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,8 @@ def row(folder: Path) -> tuple[list[str], str] | None:
     ]
     seeds = ",".join(map(str, results))
     note = f" (seeds {missing} not finished)" if missing else ""
-    return cells, f"    {command_for(config)} --seeds {seeds}{note}"
+    command = command_for(dataclasses.replace(config, data_dir=None))
+    return cells, f"    {command} --seeds {seeds}{note}"
 
 
 def main() -> None:
