@@ -50,6 +50,7 @@ def test_facts(name):
     assert info.causal == ("causal" in info.options)
     for method in ("init_state", "prefill", "step"):
         assert hasattr(info.build, method) == info.streaming
+    assert getattr(info.build, "has_cross", info.cross) == info.cross
 
 
 @pytest.mark.parametrize("name", available_attentions())

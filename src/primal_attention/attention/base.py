@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar, SupportsIndex
 
 from torch import Tensor, nn
@@ -10,10 +11,11 @@ from .inputs import Sequences, arrange
 
 
 class Attention(nn.Module):
-    """Base of the mechanisms. A subclass has `in_proj_weight`, `out_proj`, a forward with the
-    convention of nn.MultiheadAttention and, if it can stream, `init_state` and `prefill`."""
+    """Base of the mechanisms. A subclass has `in_proj_weight`, `out_proj` and a forward with the
+    convention of nn.MultiheadAttention; if it can stream, it is a `Streaming` too."""
 
     has_values: ClassVar[bool] = True  # whether `value` may differ from `key`
+    has_cross: ClassVar[bool] = True  # whether `key` may differ from `query`
     # torch's encoder layers read this: False keeps their fused softmax path away from us.
     _qkv_same_embed_dim: ClassVar[bool] = False
     in_proj_weight: nn.Parameter
@@ -33,25 +35,6 @@ class Attention(nn.Module):
         self.head_dim = self.embed_dim // self.num_heads
         self.causal, self.dropout, self.batch_first = causal, dropout, batch_first
 
-    def prefill(
-        self, x: Tensor, key_padding_mask: Tensor | None = None, state: Any = None
-    ) -> tuple[Tensor, Any]:
-        """A causal forward over x that goes on from a state and returns the state after it."""
-        raise ValueError(f"{type(self).__name__} cannot stream; expected another attention")
-
-    def step(self, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """One token x_t (B, d), or a sequence of one in the layer's layout: output, next state."""
-        time = 1 if self.batch_first else 0
-        if x_t.dim() == 3 and x_t.shape[time] == 1:
-            return self.prefill(x_t, state=state)
-        if x_t.dim() != 2:
-            raise ValueError(
-                f"x_t has shape {tuple(x_t.shape)}; expected (batch, {self.embed_dim}) or a "
-                "sequence of one position"
-            )
-        out, state = self.prefill(x_t.unsqueeze(time), state=state)
-        return out.squeeze(time), state
-
     def _arrange(
         self,
         query: Tensor,
@@ -65,11 +48,39 @@ class Attention(nn.Module):
             embed_dim=self.embed_dim, dtype=self.in_proj_weight.dtype,
             batch_first=self.batch_first, has_values=self.has_values,
         )  # fmt: skip
-        if self.causal and not call.is_self:
+        if not call.is_self and (self.causal or not self.has_cross):
+            kind = "a causal layer" if self.causal else type(self).__name__
             raise ValueError(
-                "a causal layer was given a key that is not the query; expected self-attention"
+                f"{kind} was given a key that is not the query; expected self-attention"
             )
         return call, values
+
+
+class Streaming(Attention):
+    """An attention that can go on, token by token, from a state."""
+
+    @abstractmethod
+    def init_state(self, batch_size: int) -> Any:
+        """The state of a stream before its first token; causal layers only."""
+
+    @abstractmethod
+    def prefill(
+        self, x: Tensor, key_padding_mask: Tensor | None = None, state: Any = None
+    ) -> tuple[Tensor, Any]:
+        """A causal forward over x that goes on from a state and returns the state after it."""
+
+    def step(self, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """One token x_t (B, d), or a sequence of one in the layer's layout: output, next state."""
+        time = 1 if self.batch_first else 0
+        if x_t.dim() == 3 and x_t.shape[time] == 1:
+            return self.prefill(x_t, state=state)
+        if x_t.dim() != 2:
+            raise ValueError(
+                f"x_t has shape {tuple(x_t.shape)}; expected (batch, {self.embed_dim}) or a "
+                "sequence of one position"
+            )
+        out, state = self.prefill(x_t.unsqueeze(time), state=state)
+        return out.squeeze(time), state
 
     def _expect_causal(self, name: str) -> None:
         if not self.causal:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from ..ksvd.factors import DenseKernel
-from .base import Attention
+from .base import Streaming
 from .inputs import Sequences
+from .projected import ProjectedAttention
 from .registry import register
 
 
@@ -54,7 +55,7 @@ class Visibility(NamedTuple):
     streaming=True,
     any_length=True,
 )
-class SoftmaxAttention(Attention):
+class SoftmaxAttention(Streaming, ProjectedAttention):
     """Scaled dot-product attention. Per head (width p = embed_dim / num_heads),
 
         K_ij = softmax_j(<q(x_i), k(y_j)> / sqrt(p))    o(x_i) = sum_j K_ij v(y_j)
@@ -80,24 +81,9 @@ class SoftmaxAttention(Attention):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(
-            embed_dim, num_heads, causal=causal, dropout=dropout, batch_first=batch_first
-        )
-
-        def new(*shape: int) -> nn.Parameter:
-            return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-
-        self.in_proj_weight = new(3 * embed_dim, embed_dim)  # W_q, W_k, W_v
-        self.in_proj_bias = new(3 * embed_dim) if bias else None
-        self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """As nn.MultiheadAttention: Xavier over W_q, W_k, W_v together, biases zero."""
-        nn.init.xavier_uniform_(self.in_proj_weight)
-        self.out_proj.reset_parameters()
-        for bias in (self.in_proj_bias, self.out_proj.bias):
-            if bias is not None:
-                nn.init.zeros_(bias)
+            embed_dim, num_heads, causal=causal, bias=bias, dropout=dropout,
+            batch_first=batch_first, device=device, dtype=dtype,
+        )  # fmt: skip
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -173,31 +159,6 @@ class SoftmaxAttention(Attention):
 
     # -- parts -----------------------------------------------------------------------------------
 
-    def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q (B, h, N, p), k and v (B, h, M, p); one product where the sequences are one."""
-        y = _hide(call.y, call.ignore)
-        x = y if call.is_self else call.x
-        z = y if values is call.y else _hide(values, call.ignore)
-        d = self.embed_dim
-        if x is y and z is y:
-            q, k, v = self._linear(x, 0, 3 * d).chunk(3, dim=-1)
-        elif z is y:
-            q = self._linear(x, 0, d)
-            k, v = self._linear(y, d, 3 * d).chunk(2, dim=-1)
-        else:
-            q = self._linear(x, 0, d)
-            k = self._linear(y, d, 2 * d)
-            v = self._linear(z, 2 * d, 3 * d)
-        return self._heads(q), self._heads(k), self._heads(v)
-
-    def _linear(self, rows: Tensor, first: int, last: int) -> Tensor:
-        bias = None if self.in_proj_bias is None else self.in_proj_bias[first:last]
-        return F.linear(rows, self.in_proj_weight[first:last], bias)
-
-    def _heads(self, rows: Tensor) -> Tensor:
-        heads: Tensor = rows.unflatten(-1, (self.num_heads, self.head_dim))  # (B, N, h, p)
-        return heads.transpose(1, 2)
-
     def _attend(
         self,
         q: Tensor,
@@ -226,11 +187,6 @@ class SoftmaxAttention(Attention):
 
     def extra_repr(self) -> str:
         return f"{self.embed_dim}, {self.num_heads}, causal={self.causal}, dropout={self.dropout}"
-
-
-def _hide(rows: Tensor, ignore: Tensor | None) -> Tensor:
-    """Zero the ignored rows: a NaN times a zero weight would be NaN."""
-    return rows if ignore is None else rows.masked_fill(ignore.unsqueeze(-1), 0.0)
 
 
 def _attention_mask(attn_mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:

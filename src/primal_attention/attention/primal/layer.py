@@ -13,7 +13,7 @@ from ...ksvd.ledger import Ledger
 from ...ksvd.objective import Positions
 from ...ksvd.precision import widen
 from ...ksvd.problem import KSVDProblem
-from ..base import Attention
+from ..base import Streaming
 from ..masks import check_attention_mask
 from ..registry import register
 from . import dual
@@ -31,7 +31,7 @@ from .stream import PrimalState
     streaming=True,
     any_length=True,
 )
-class PrimalAttention(Attention):
+class PrimalAttention(Streaming):
     """Self- or cross-attention as an asymmetric kernel SVD in the primal: linear in the length.
 
     Per head (width p = embed_dim / num_heads), with features phi of queries and keys,

@@ -1,0 +1,158 @@
+"""Queries, keys and values by one projection, mixed by the mechanism, and an output projection."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..ksvd.factors import DenseKernel
+from .base import Attention
+from .inputs import Sequences
+from .masks import check_attention_mask
+
+
+class ProjectedAttention(Attention):
+    """The projections of the mechanisms with values: those of nn.MultiheadAttention, under the same
+    names. Ignored positions may hold anything, NaN included: their rows are zeroed before."""
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        causal: bool = False,
+        bias: bool = True,
+        dropout: float = 0.0,
+        batch_first: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            embed_dim, num_heads, causal=causal, dropout=dropout, batch_first=batch_first
+        )
+
+        def new(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+
+        self.in_proj_weight = new(3 * embed_dim, embed_dim)  # W_q, W_k, W_v
+        self.in_proj_bias = new(3 * embed_dim) if bias else None
+        self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self._reset_projections()
+
+    def reset_parameters(self) -> None:
+        """As nn.MultiheadAttention: Xavier over W_q, W_k, W_v together, biases zero."""
+        self._reset_projections()
+
+    def _reset_projections(self) -> None:
+        nn.init.xavier_uniform_(self.in_proj_weight)
+        self.out_proj.reset_parameters()
+        for bias in (self.in_proj_bias, self.out_proj.bias):
+            if bias is not None:
+                nn.init.zeros_(bias)
+
+    def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """q (B, h, N, p), k and v (B, h, M, p); one product where the sequences are one."""
+        y = hide(call.y, call.ignore)
+        x = y if call.is_self else call.x
+        z = y if values is call.y else hide(values, call.ignore)
+        d = self.embed_dim
+        if x is y and z is y:
+            q, k, v = self._linear(x, 0, 3 * d).chunk(3, dim=-1)
+        elif z is y:
+            q = self._linear(x, 0, d)
+            k, v = self._linear(y, d, 3 * d).chunk(2, dim=-1)
+        else:
+            q = self._linear(x, 0, d)
+            k = self._linear(y, d, 2 * d)
+            v = self._linear(z, 2 * d, 3 * d)
+        return self._heads(q), self._heads(k), self._heads(v)
+
+    def _linear(self, rows: Tensor, first: int, last: int) -> Tensor:
+        bias = None if self.in_proj_bias is None else self.in_proj_bias[first:last]
+        return F.linear(rows, self.in_proj_weight[first:last], bias)
+
+    def _heads(self, rows: Tensor) -> Tensor:
+        heads: Tensor = rows.unflatten(-1, (self.num_heads, self.head_dim))  # (B, N, h, p)
+        return heads.transpose(1, 2)
+
+
+class MixingAttention(ProjectedAttention):
+    """Per head, `o = mix(q, k, v)`; a subclass writes `_mix`. Here is the rest: the check of the
+    call, projections, masks, the matrix on demand. In self-attention the outputs of ignored
+    positions are zero; so are those of a sample without any key.
+    """
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = False,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend from query (B, N, d) to key and value (B, M, d); returns the output (B, N, d) and,
+        with need_weights, the matrix (B, N, M) that the mechanism stands for, or (B, h, N, M)
+        without the average. The matrix is formed only when asked for.
+
+        key_padding_mask (B, M): True or -inf marks keys to ignore. attn_mask and is_causal may only
+        say what the layer does anyway.
+        """
+        call, values = self._arrange(query, key, value, key_padding_mask)
+        queries, keys = call.x.shape[1], call.y.shape[1]
+        check_attention_mask(attn_mask, is_causal, causal=self.causal, queries=queries, keys=keys)
+        q, k, v = self._project(call, values)
+        out = self._output(self._mix(q, k, v, call.ignore), call)
+        if not need_weights:
+            return call.restore(out), None
+        weights = self._weights(q, k, call)
+        weights = weights.mean(1) if average_attn_weights else weights
+        return call.restore(out), weights if call.batched else weights.squeeze(0)
+
+    def factors(
+        self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
+    ) -> DenseKernel:
+        """The attention matrix (B, h, N, M), formed."""
+        call, values = self._arrange(query, key, None, key_padding_mask)
+        q, k, _ = self._project(call, values)
+        return DenseKernel(self._weights(q, k, call))
+
+    @abstractmethod
+    def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        """The mechanism: q (B, h, N, p), k (B, h, M, p), v (B, h, M, c) with any width c, and the
+        keys to ignore (B, M); returns (B, h, N, c), linear in v. Rows of ignored queries and of
+        samples without any key may hold any finite number: they are zeroed afterwards."""
+
+    def _output(self, heads: Tensor, call: Sequences) -> Tensor:
+        """Heads (B, h, N, p) to rows (B, N, d), zero where the query is ignored or has no key."""
+        out: Tensor = self.out_proj(heads.transpose(1, 2).flatten(2))
+        silent = silent_queries(call)
+        return out if silent is None else out.masked_fill(silent.unsqueeze(-1), 0.0)
+
+    def _weights(self, q: Tensor, k: Tensor, call: Sequences) -> Tensor:
+        """The matrix (B, h, N, M): the mechanism is linear in the values, so mix the identity."""
+        keys = k.shape[2]
+        identity = torch.eye(keys, dtype=q.dtype, device=q.device).expand(*k.shape[:3], keys)
+        weights = self._mix(q, k, identity, call.ignore)
+        silent = silent_queries(call)
+        return weights if silent is None else weights.masked_fill(silent[:, None, :, None], 0.0)
+
+    def extra_repr(self) -> str:
+        return f"{self.embed_dim}, {self.num_heads}, causal={self.causal}"
+
+
+def hide(rows: Tensor, ignore: Tensor | None) -> Tensor:
+    """Zero the ignored rows (B, M, d): a NaN times a zero weight would be NaN."""
+    return rows if ignore is None else rows.masked_fill(ignore.unsqueeze(-1), 0.0)
+
+
+def silent_queries(call: Sequences) -> Tensor | None:
+    """Queries whose output is zero, (B, N) or (B, 1): ignored ones, and those without any key."""
+    if call.ignore is None:
+        return None
+    return call.ignore if call.is_self else call.ignore.all(-1, keepdim=True)
