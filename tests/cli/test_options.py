@@ -7,7 +7,14 @@ import shlex
 import pytest
 
 from primal_attention.cli.app import train
-from primal_attention.cli.options import PANELS, given, parse_attention, parse_seeds
+from primal_attention.cli.options import (
+    PANELS,
+    given,
+    parse_attention,
+    parse_options,
+    parse_seeds,
+    show_options,
+)
 from primal_attention.cli.settings import UsageError, command_for, resolve
 from primal_attention.train import RunConfig
 
@@ -15,7 +22,7 @@ from primal_attention.train import RunConfig
 def test_every_setting_has_an_option():
     fields = {field.name for field in dataclasses.fields(RunConfig)}
     options = set(inspect.signature(train).parameters)
-    assert fields <= options
+    assert fields - {"options"} <= options  # it is --option, once for each
     in_panels = [name for panel in PANELS.values() for name in panel]
     assert set(in_panels) <= fields
     assert len(set(in_panels)) == len(in_panels)
@@ -42,6 +49,24 @@ def test_seeds():
 def test_wrong_seeds(text):
     with pytest.raises(ValueError, match="--seeds is"):
         parse_seeds(text)
+
+
+def test_options_of_attentions():
+    texts = ["performer.features=64", "performer.name=plain", "flow.a=1.5", "flow.b=[1, 2]"]
+    found = parse_options(texts)
+    assert found == {
+        "performer": {"features": 64, "name": "plain"},
+        "flow": {"a": 1.5, "b": [1, 2]},
+    }
+    assert parse_options(show_options(found)) == found
+
+
+@pytest.mark.parametrize("text", ["features=64", "performer.features", "a.b.c", "a.=1", ""])
+def test_wrong_options_of_attentions(text):
+    with pytest.raises(ValueError, match=r"--option is .*expected attention.name=value"):
+        parse_options([text])
+    with pytest.raises(ValueError, match=r"--option a.b is given twice"):
+        parse_options(["a.b=1", "a.b=2"])
 
 
 def test_clip_may_be_none():
@@ -76,6 +101,13 @@ def test_the_printed_command_gives_the_same_settings(primal, tmp_path):
     assert options.pop("--clip") == "none"
     assert options.pop("--data-dir") == str(tmp_path / "a b")
     assert options == {"--recipe": "paper", "--width": "16", "--protocol": "paper"}
+
+
+def test_the_printed_command_has_the_options_of_attentions():
+    options = {"softmax": {"bias": False}}
+    config = resolve("uea/JapaneseVowels", ("softmax", "primal"), options=options)
+    words = shlex.split(command_for(config))
+    assert parse_options([words[words.index("--option") + 1]]) == options
 
 
 def test_settings_that_cannot_be_are_usage_errors():

@@ -112,6 +112,39 @@ def test_the_data_folder_is_resolved(tmp_path, monkeypatch):
         RunConfig(task=TASK, data_dir="missing").resolved()
 
 
+def test_options_join_those_of_primal_layers():
+    config = RunConfig(
+        task="uea/BasicMotions",
+        attention=("softmax", "primal"),
+        options={"softmax": {"bias": False}, "primal": {"feature_map": "exp"}},
+    )
+    config.validate()
+    found = config.attention_options()
+    assert found["softmax"] == {"bias": False}
+    assert found["primal"]["feature_map"] == "exp"
+    assert found["primal"]["rank"] == config.rank
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sofmax": {}}, "a key of options is 'sofmax'"),
+        (
+            {"softmax": {"bais": False}},
+            r"option of attention 'softmax': 'bais' \(did you mean 'bias'",
+        ),
+        ({"softmax": {"causal": True}}, "option of attention 'softmax': 'causal'"),
+        ({"primal": {"rank": 3}}, "option of attention 'primal': 'rank'"),
+        ({"softmax": 3}, r"options\['softmax'\] is 3"),
+        ([1], r"options is \[1\]"),
+    ],
+)
+def test_wrong_options(options, message):
+    config = RunConfig(task="uea/BasicMotions", attention=("softmax", "primal"), options=options)
+    with pytest.raises(ValueError, match=message):
+        config.validate()
+
+
 def test_attention_options_are_those_of_primal_layers():
     assert RunConfig(task=TASK, attention=("softmax",)).attention_options() == {}
     options = RunConfig(task=TASK, rank=7, weights="tied").attention_options()

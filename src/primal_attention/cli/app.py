@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from .options import config_options, given, parse_attention, parse_seeds
+from .options import config_options, given, parse_attention, parse_options, parse_seeds
 from .settings import UsageError, resolve
 
 app = typer.Typer(
@@ -62,6 +62,13 @@ def train(
     layers: Annotated[
         int | None, typer.Option(help="Number of layers.", show_default="2, or as named")
     ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ATTENTION.NAME=VALUE",
+            help="An option of an attention (primal list names them); may be repeated.",
+        ),
+    ] = None,
     recipe: Annotated[
         str, typer.Option(help="Settings to start from: default or paper.")
     ] = "default",
@@ -94,6 +101,8 @@ def train(
         chosen = None if seeds is None else parse_seeds(seeds)
         names = parse_attention(attention, layers)
         settings = given(options)
+        if option:
+            settings["options"] = parse_options(option)
     except ValueError as error:
         raise UsageError(str(error)) from error
     settings |= {"protocol": protocol, "seed": seed or 0}

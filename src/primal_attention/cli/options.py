@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import re
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -110,6 +111,33 @@ def parse_attention(text: str, layers: int | None) -> tuple[str, ...]:
             "one name, or one for each layer"
         )
     return names
+
+
+def parse_options(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Options of attentions as on the command line, `performer.features=128`, by attention. A value
+    is read as JSON where it is JSON, and is a word otherwise."""
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        parts = re.fullmatch(r"(\w+)\.(\w+)=(.+)", text)
+        if parts is None:
+            raise ValueError(f"--option is {text!r}; expected attention.name=value")
+        name, option, value = parts.groups()
+        if option in found.setdefault(name, {}):
+            raise ValueError(f"--option {name}.{option} is given twice; expected it once")
+        try:
+            found[name][option] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name][option] = value
+    return found
+
+
+def show_options(options: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The inverse of `parse_options`."""
+    return [
+        f"{name}.{option}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, own in options.items()
+        for option, value in own.items()
+    ]
 
 
 def parse_seeds(text: str) -> list[int]:

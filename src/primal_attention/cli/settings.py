@@ -9,6 +9,7 @@ from typing import Any
 from typer import TyperException
 
 from ..train.config import RunConfig
+from .options import show_options
 
 
 class UsageError(TyperException):
@@ -45,9 +46,12 @@ def command_for(config: RunConfig, **changes: str) -> str:
         options["recipe"] = config.recipe
     for field in dataclasses.fields(RunConfig):
         value = getattr(config, field.name)
-        if field.name not in ("attention", "seed") and value != getattr(plain, field.name):
+        shown_apart = field.name in ("attention", "seed", "options")
+        if not shown_apart and value != getattr(plain, field.name):
             options[field.name] = "none" if value is None else str(value)
     words = ["primal", "train", config.task]
+    for text in show_options(config.options):
+        words += ["--option", text]
     for name, text in (options | changes).items():
         words += [f"--{name.replace('_', '-')}", text]
     return shlex.join(words)

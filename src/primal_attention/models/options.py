@@ -19,10 +19,12 @@ def attention_settings(
 ) -> list[dict[str, Any]]:
     """The options of every layer's attention: those given for its name, and what the model knows.
 
-    The latter are `dropout`, the options in `common`, and where a data-dependent attention may have
-    up to `rank * rank_multi` anchors, no more than there are positions: n = min(s * rank_multi, N).
+    The latter are `dropout`, `max_length`, the options in `common`, and where a data-dependent
+    attention may have up to `rank * rank_multi` anchors, no more than there are positions:
+    n = min(s * rank_multi, N).
     """
     given = {} if given is None else given
+    common |= {"dropout": dropout, "max_length": max_length}
     facts = {name: attention_info(name) for name in names}
     for name in given:
         check_choice("a key of attention_options", name, facts)
@@ -33,7 +35,7 @@ def attention_settings(
             raise ValueError(
                 f"attention_options[{name!r}] has batch_first; expected it to be left to the model"
             )
-        defaults = {n: v for n, v in (common | {"dropout": dropout}).items() if n in known}
+        defaults = {n: v for n, v in common.items() if n in known}
         settings.append(defaults | own | _anchors(own, known, max_length))
     return settings
 

@@ -7,11 +7,13 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..names import check_choice, near, unknown
 
+# Options of an attention that the model decides.
+OPTIONS_OF_THE_MODEL = {"causal", "batch_first", "device", "dtype", "dropout"}
 # Fields that say where and how fast a run computes, not what: a resumed run may differ in them.
 PLACE_FIELDS = ("data_dir", "devices", "nodes", "accelerator", "checkpoint_seconds")
 
@@ -19,7 +21,8 @@ PLACE_FIELDS = ("data_dir", "devices", "nodes", "accelerator", "checkpoint_secon
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """The settings of one run. `attention` has one name per layer; `weights`, `rank`, `rank_multi`,
-    `anchor_rule` and `eta` are those of the layers that are primal.
+    `anchor_rule` and `eta` are those of the layers that are primal. `options` are further options
+    of the attentions, by name: `{"performer": {"features": 128}}`.
 
     protocol "holdout" selects the epoch on a validation split of the training set and uses the test
     set once; "paper" reports the best test epoch. `clip` bounds the norm of the gradient, None does
@@ -37,6 +40,7 @@ class RunConfig:
     rank_multi: int = 10
     anchor_rule: str = "sample"
     eta: float = 0.1
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     width: int = 128
     heads: int = 8
@@ -104,6 +108,24 @@ class RunConfig:
             )
         for name in self.attention:
             attention_info(name)
+        self._check_options()
+
+    def _check_options(self) -> None:
+        from ..attention import attention_info
+
+        if not isinstance(self.options, Mapping):
+            raise ValueError(f"options is {self.options!r}; expected options by attention name")
+        for name, options in self.options.items():
+            check_choice("a key of options", name, sorted(set(self.attention)))
+            if not isinstance(options, Mapping):
+                raise ValueError(f"options[{name!r}] is {options!r}; expected options by name")
+            known = attention_info(name).options.keys() - OPTIONS_OF_THE_MODEL
+            if name == "primal":  # they have settings of their own
+                known -= {"weights", "rank", "rank_multi", "anchor_rule"}
+            for option in options:
+                if option not in known:
+                    what = f"option of attention {name!r}:"
+                    raise ValueError(unknown(what, option, sorted(known)))
 
     def resolved(self) -> RunConfig:
         """With the data folder that the environment says, if any, as a full path."""
@@ -140,7 +162,10 @@ class RunConfig:
             "rank_multi": self.rank_multi,
             "anchor_rule": self.anchor_rule,
         }
-        return {"primal": primal} if "primal" in self.attention else {}
+        found = {name: dict(options) for name, options in self.options.items()}
+        if "primal" in self.attention:
+            found["primal"] = primal | found.get("primal", {})
+        return found
 
 
 def _is_integer(value: Any) -> bool:
