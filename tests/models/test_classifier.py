@@ -165,3 +165,27 @@ def test_wrong_inputs(make_model, make_batch):
         model(inputs[:, :0])
     with pytest.raises(ValueError, match="expected tokens"):
         make_model(tokens=True)(inputs)
+
+
+@pytest.mark.parametrize("tokens", [True, False])
+def test_pairs_are_encoded_one_by_one(tokens, make_model, make_batch):
+    model = make_model(tokens=tokens, head="mlp", pairs=True).eval()
+    inputs, padding = make_batch(tokens=tokens, lengths=(9, 4, 1, 7))
+    pairs, mask = inputs.unflatten(0, (2, 2)), padding.unflatten(0, (2, 2))
+    together = model(pairs, mask)
+    assert together.shape == (2, 4)
+    swapped = model(pairs.flip(1), mask.flip(1))
+    assert not torch.allclose(together, swapped)
+    first = model(pairs[1:, :, :7], mask[1:, :, :7])  # alone, and with less padding
+    assert_close(first[0], together[1])
+
+
+def test_pairs_have_their_shape_and_head(make_model, make_batch):
+    with pytest.raises(ValueError, match="head is 'mean'; expected 'mlp'"):
+        make_model(pairs=True)
+    model = make_model(tokens=True, head="mlp", pairs=True)
+    inputs, padding = make_batch(tokens=True, lengths=(9, 4))
+    with pytest.raises(ValueError, match="expected pairs of sequences"):
+        model(inputs, padding)
+    with pytest.raises(ValueError, match=r"padding is .*expected \(1, 2, 9\)"):
+        model(inputs[None], padding)

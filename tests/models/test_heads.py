@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from primal_attention.models.heads import FlattenHead, MeanHead
+from primal_attention.models.heads import FlattenHead, MeanHead, MLPHead
 from primal_attention.models.packing import pack
 
 MASK = torch.tensor([[False, False, True, True], [False] * 3 + [True], [True] * 4])
@@ -42,6 +42,23 @@ def test_mean(x):
 def test_mean_without_padding(x):
     head = MeanHead(5, 2, dtype=torch.float64)
     assert_close(head(*pack(x, None)), head.output(x.mean(1)))
+
+
+@pytest.mark.usefixtures("form")
+def test_mlp(x):
+    head = MLPHead(5, 2, hidden=7, dtype=torch.float64)
+    logits = head(*pack(x, MASK))
+    for i, n in enumerate(LENGTHS):
+        mean = x[i, :n].mean(0) if n else torch.zeros(5, dtype=torch.float64)
+        assert_close(logits[i], head.output(head.hidden(mean).relu()))
+
+
+def test_mlp_of_pairs(x):
+    head = MLPHead(5, 2, hidden=7, pairs=True, dtype=torch.float64)
+    rows = torch.cat([x, x.flip(1, 2)[:1]])  # two pairs
+    a, b = rows.mean(1)[0::2], rows.mean(1)[1::2]
+    features = torch.cat([a, b, a * b, a - b], 1)
+    assert_close(head(*pack(rows, None)), head.output(head.hidden(features).relu()))
 
 
 @pytest.mark.usefixtures("form")

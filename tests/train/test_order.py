@@ -6,21 +6,36 @@ import pytest
 import torch
 
 from primal_attention.train import RunConfig
-from primal_attention.train.order import batches, learning_rate, seed_random, share
+from primal_attention.train.order import batches, from_step, learning_rate, seed_random, share
 
 
 def test_batches_cover_every_case_once():
     for cases, size in itertools.product([1, 5, 12], [1, 4, 12, 50]):
-        found = batches(cases, size, seed=3, epoch=2)
+        found = batches(cases, size, seed=3, number=2)
         assert sorted(itertools.chain(*found)) == list(range(cases))
         assert all(len(batch) == size for batch in found[:-1])
 
 
-def test_batches_depend_on_seed_and_epoch():
-    first = batches(50, 7, seed=0, epoch=1)
-    assert batches(50, 7, seed=0, epoch=1) == first
-    assert batches(50, 7, seed=0, epoch=2) != first
-    assert batches(50, 7, seed=1, epoch=1) != first
+def test_batches_depend_on_seed_and_pass():
+    first = batches(50, 7, seed=0, number=1)
+    assert batches(50, 7, seed=0, number=1) == first
+    assert batches(50, 7, seed=0, number=2) != first
+    assert batches(50, 7, seed=1, number=1) != first
+
+
+def test_steps_go_through_pass_after_pass():
+    def one_pass(number):
+        return [[number, i] for i in range(3)]
+
+    everything = [[number, i] for number in (1, 2, 3, 4) for i in range(3)]
+    for first, last in itertools.combinations_with_replacement(range(13), 2):
+        assert list(from_step(one_pass, 3, first, last)) == everything[first:last]
+
+
+def test_linear_schedule():
+    config = RunConfig(task="x", lr=0.5, schedule="linear", warmup_steps=2)
+    rates = [learning_rate(config, step, 6) for step in range(6)]
+    assert rates == pytest.approx([0.25, 0.5, 0.5, 0.375, 0.25, 0.125])
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 5])

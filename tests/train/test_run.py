@@ -176,6 +176,22 @@ def test_interrupted_many_times(config, tmp_path, stop_at, outcome, undisturbed)
     assert outcome(run) == outcome(train(config(**changes), root=tmp_path).run)
 
 
+@pytest.mark.parametrize("epoch_steps", [2, 7])
+def test_epochs_of_some_steps(epoch_steps, config, tmp_path, stop_at, outcome):
+    """Shorter and longer than the pass over the training set, of four steps."""
+    settings = config(epoch_steps=epoch_steps)
+    done = train(settings, root=tmp_path, name="whole").run
+    metrics = read_metrics(done)
+    assert sum(line["kind"] == "step" for line in metrics) == 3 * epoch_steps
+    assert [line["step"] for line in metrics if line["kind"] == "epoch"] == [
+        epoch_steps, 2 * epoch_steps, 3 * epoch_steps,
+    ]  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, root=tmp_path, name="stopped", observer=stop_at(5))
+    resume(tmp_path / "stopped")
+    assert outcome(tmp_path / "stopped") == outcome(done)
+
+
 def test_interrupted_after_an_epoch(config, tmp_path, outcome, undisturbed):
     class StopAfterEpoch(Observer):
         def epoch(self, event):

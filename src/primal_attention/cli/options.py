@@ -9,7 +9,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
@@ -34,17 +34,19 @@ PANELS: dict[str, dict[str, str]] = {
         "norm": "Layer norm after (post) or before (pre) each part of a layer.",
         "activation": "gelu or relu.",
         "positions": "learned, sinusoidal or none.",
-        "head": "Class scores from the mean over positions (mean) or from all (flatten).",
+        "head": "Class scores from the mean over positions (mean, mlp) or from all (flatten).",
         "normalise": "Statistics of the training set: per channel (channel) or none.",
+        "max_length": "Longer sequences are cut to it; none = the longest for training.",
     },
     "Training": {
-        "epochs": "Passes over the training set.",
+        "epochs": "Passes over the training set, each followed by an evaluation.",
+        "epoch_steps": "Steps of an epoch; none = one pass over the training set.",
         "batch_size": "Series in a batch.",
         "optimizer": "radam, adam or adamw.",
         "lr": "Learning rate.",
         "weight_decay": "Weight decay.",
         "clip": "Clip the gradient's norm at this value; none = never.",
-        "schedule": "Learning rate over time: constant or cosine.",
+        "schedule": "Learning rate over time: constant, cosine or linear.",
         "warmup_steps": "Steps over which the learning rate rises from zero.",
         "validation_fraction": "Part of the training set held out (protocol holdout).",
     },
@@ -91,7 +93,7 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
     """The options that stand on the command line, as values of RunConfig's fields."""
     hints = typing.get_type_hints(RunConfig)
     return {
-        name: _number_or_none(name, value) if _optional(hints[name]) else value
+        name: _number_or_none(name, value, _plain(hints[name])) if _optional(hints[name]) else value
         for name, value in options.items()
         if value is not None
     }
@@ -165,15 +167,16 @@ def _optional(hint: Any) -> bool:
 def _plain(hint: Any) -> type:
     """float of `float | None`."""
     parts = [part for part in typing.get_args(hint) if part is not type(None)]
-    return typing.cast(type, parts[0] if _optional(hint) else hint)
+    return cast(type, parts[0] if _optional(hint) else hint)
 
 
-def _number_or_none(name: str, text: str) -> float | None:
+def _number_or_none(name: str, text: str, kind: type) -> float | None:
     if text.lower() == "none":
         return None
     try:
-        return float(text)
+        return cast(float, kind(text))
     except ValueError:
+        expected = "an integer" if kind is int else "a number"
         raise ValueError(
-            f"--{name.replace('_', '-')} is {text!r}; expected a number or none"
+            f"--{name.replace('_', '-')} is {text!r}; expected {expected} or none"
         ) from None

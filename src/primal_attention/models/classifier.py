@@ -15,13 +15,13 @@ from .dropout import Dropout
 from .embedding import SeriesEmbedding, TokenEmbedding
 from .encoder import Activation, Encoder, EncoderLayer, Norm
 from .feedforward import FeedForward
-from .heads import FlattenHead, MeanHead
+from .heads import FlattenHead, MeanHead, MLPHead
 from .options import attention_settings
 from .packing import pack
 from .positions import LearnedPositions, SinusoidalPositions
 
 PositionKind = Literal["learned", "sinusoidal", "none"]
-HeadKind = Literal["mean", "flatten"]
+HeadKind = Literal["mean", "flatten", "mlp"]
 
 
 class SequenceClassifier(nn.Module):
@@ -34,8 +34,10 @@ class SequenceClassifier(nn.Module):
     otherwise, and an attention with anchors gets no more than `max_length` of them.
 
     A sequence gives the same logits alone and padded in a batch, wherever the padding stands: only
-    its valid positions are seen, in their order. `head="mean"` averages over them; `"flatten"` is
-    the paper's linear layer of all `max_length` positions at once.
+    its valid positions are seen, in their order. `head="mean"` averages over them; `"mlp"` has two
+    layers after the mean; `"flatten"` is the paper's linear layer of all `max_length` positions at
+    once. With `pairs` a case is two sequences, (B, 2, N) or (B, 2, N, channels), each encoded by
+    itself and classified together by the head "mlp" from `[a, b, a * b, a - b]`.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class SequenceClassifier(nn.Module):
         activation: Activation = "gelu",
         positions: PositionKind = "learned",
         head: HeadKind = "mean",
+        pairs: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -67,10 +70,13 @@ class SequenceClassifier(nn.Module):
         check_choice("activation", activation, get_args(Activation))
         check_choice("positions", positions, get_args(PositionKind))
         check_choice("head", head, get_args(HeadKind))
+        if pairs and head != "mlp":
+            raise ValueError(f"head is {head!r}; expected 'mlp', the one for pairs")
         if isinstance(attention, str) or not attention:
             raise ValueError(f"attention is {attention!r}; expected one name per layer")
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         self.max_length, self.channels, self.vocabulary = max_length, channels, vocabulary
+        self.pairs = pairs
         self.embedding = _embedding(channels, vocabulary, width, **place)
         kinds = {"learned": LearnedPositions, "sinusoidal": SinusoidalPositions}
         table = None if positions == "none" else kinds[positions](max_length, width, **place)
@@ -89,20 +95,25 @@ class SequenceClassifier(nn.Module):
             for name, options in zip(attention, settings, strict=True)
         ]  # fmt: skip
         self.encoder = Encoder(layers, width, **place)
-        self.head = (
-            MeanHead(width, classes, **place)
-            if head == "mean"
-            else FlattenHead(
+        self.head: nn.Module
+        if head == "mean":
+            self.head = MeanHead(width, classes, **place)
+        elif head == "mlp":
+            self.head = MLPHead(width, classes, hidden=feedforward, pairs=pairs, **place)
+        else:
+            self.head = FlattenHead(
                 width, classes, max_length=max_length, activation=act, dropout=dropout, **place
             )
-        )
 
     def forward(self, inputs: Tensor, padding: Tensor | None = None) -> Tensor:
-        """Logits (B, classes) of inputs (B, N, channels), or of tokens (B, N).
+        """Logits (B, classes) of inputs (B, N, channels), or of tokens (B, N); of pairs (B, 2, N,
+        channels) or (B, 2, N).
 
-        padding (B, N) bool: True marks positions to ignore. A sequence without any valid position
-        gets the logits of an empty one.
+        padding (B, N) or (B, 2, N) bool: True marks positions to ignore. A sequence without any
+        valid position gets the logits of an empty one.
         """
+        if self.pairs:
+            inputs, padding = _one_by_one(inputs, padding)
         self._check(inputs, padding)
         rows, packing = pack(inputs, padding)
         if packing.length > self.max_length:
@@ -141,6 +152,19 @@ class SequenceClassifier(nn.Module):
     def _accepts(self, inputs: Tensor) -> bool:
         autocast = torch.is_autocast_enabled(inputs.device.type) and inputs.is_floating_point()
         return inputs.dtype == self.embedding.weight.dtype or autocast
+
+
+def _one_by_one(inputs: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The sequences of pairs below one another: 2i and 2i + 1 are pair i."""
+    if inputs.dim() < 3 or inputs.shape[1] != 2:
+        raise ValueError(
+            f"inputs is {_describe(inputs)}; expected pairs of sequences, (batch, 2, length, ...)"
+        )
+    if padding is not None and padding.shape != inputs.shape[:3]:
+        raise ValueError(
+            f"padding is {_describe(padding)}; expected {tuple(inputs.shape[:3])}, torch.bool"
+        )
+    return inputs.flatten(0, 1), None if padding is None else padding.flatten(0, 1)
 
 
 def _embedding(

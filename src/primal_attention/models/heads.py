@@ -10,8 +10,17 @@ from .dropout import Dropout
 from .packing import Packing
 
 
+def mean_of_valid(rows: Tensor, packing: Packing) -> Tensor:
+    """The mean over the valid positions of each sequence, (B, d); that of an empty one is 0."""
+    sequences = packing.unpack_zeroed(rows)  # (B, N, d)
+    if packing.padding is None:
+        return sequences.mean(1)
+    count = (~packing.padding).sum(-1, keepdim=True).clamp(min=1)
+    return sequences.sum(1) / count
+
+
 class MeanHead(nn.Module):
-    """The mean over the valid positions, then one linear layer; an empty sequence has mean 0."""
+    """The mean over the valid positions, then one linear layer."""
 
     def __init__(
         self,
@@ -25,13 +34,37 @@ class MeanHead(nn.Module):
         self.output = nn.Linear(width, classes, device=device, dtype=dtype)
 
     def forward(self, rows: Tensor, packing: Packing) -> Tensor:
-        sequences = packing.unpack_zeroed(rows)  # (B, N, d)
-        if packing.padding is None:
-            mean = sequences.mean(1)
-        else:
-            count = (~packing.padding).sum(-1, keepdim=True).clamp(min=1)
-            mean = sequences.sum(1) / count
-        logits: Tensor = self.output(mean)
+        logits: Tensor = self.output(mean_of_valid(rows, packing))
+        return logits
+
+
+class MLPHead(nn.Module):
+    """The mean over the valid positions, then two linear layers with ReLU between: the head of the
+    Long-Range Arena. With `pairs`, rows 2i and 2i + 1 belong together, and what is classified is
+    `[a, b, a * b, a - b]` of their means a and b."""
+
+    def __init__(
+        self,
+        width: int,
+        classes: int,
+        *,
+        hidden: int,
+        pairs: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.pairs = pairs
+        features = 4 * width if pairs else width
+        self.hidden = nn.Linear(features, hidden, device=device, dtype=dtype)
+        self.output = nn.Linear(hidden, classes, device=device, dtype=dtype)
+
+    def forward(self, rows: Tensor, packing: Packing) -> Tensor:
+        features = mean_of_valid(rows, packing)
+        if self.pairs:
+            a, b = features.unflatten(0, (-1, 2)).unbind(1)
+            features = torch.cat([a, b, a * b, a - b], -1)  # (B, 4 d)
+        logits: Tensor = self.output(F.relu(self.hidden(features)))
         return logits
 
 

@@ -26,7 +26,9 @@ class RunConfig:
 
     protocol "holdout" selects the epoch on a validation split of the training set and uses the test
     set once; "paper" reports the best test epoch. `clip` bounds the norm of the gradient, None does
-    not. `batch_size` is that of all processes together. `precision` is in the words of Lightning.
+    not. An epoch is a pass over the training set, or `epoch_steps` batches, followed by an
+    evaluation. Longer sequences are cut to `max_length`, or to the longest of the training set.
+    `batch_size` is that of all processes together. `precision` is in the words of Lightning.
     """
 
     task: str
@@ -51,12 +53,14 @@ class RunConfig:
     positions: str = "learned"
     head: str = "mean"
     normalise: str = "channel"
+    max_length: int | None = None
 
     optimizer: str = "adamw"
     lr: float = 1e-3
     weight_decay: float = 0.0
     batch_size: int = 16
     epochs: int = 100
+    epoch_steps: int | None = None
     clip: float | None = 4.0
     schedule: str = "constant"
     warmup_steps: int = 0
@@ -182,6 +186,11 @@ def _least(least: int) -> tuple[Callable[[Any], bool], str]:
 
 _NOT_NEGATIVE = (lambda v: _is_number(v) and v >= 0, "a number of at least 0")
 
+_LEAST_ONE_OR_NONE = (
+    lambda v: v is None or (_is_integer(v) and v >= 1),
+    "an integer of at least 1 or None",
+)
+
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "seed": _least(0),
     **{name: _least(1) for name in ("rank", "rank_multi", "width", "heads", "feedforward")},
@@ -191,6 +200,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "dropout": (lambda v: _is_number(v) and 0 <= v < 1, "a number in [0, 1)"),
     "validation_fraction": (lambda v: _is_number(v) and 0 < v < 1, "a number between 0 and 1"),
     "lr": (lambda v: _is_number(v) and v > 0, "a positive number"),
+    **dict.fromkeys(("epoch_steps", "max_length"), _LEAST_ONE_OR_NONE),
     "clip": (lambda v: v is None or (_is_number(v) and v > 0), "a positive number or None"),
     "data_dir": (lambda v: v is None or isinstance(v, str), "a path or None"),
 }
@@ -202,10 +212,10 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "norm": ("post", "pre"),
     "activation": ("gelu", "relu"),
     "positions": ("learned", "sinusoidal", "none"),
-    "head": ("mean", "flatten"),
+    "head": ("mean", "flatten", "mlp"),
     "normalise": ("channel", "none"),
     "optimizer": ("radam", "adam", "adamw"),
-    "schedule": ("constant", "cosine"),
+    "schedule": ("constant", "cosine", "linear"),
     "precision": ("32-true", "64-true", "bf16-mixed", "bf16-true"),
     "accelerator": ("auto", "cpu", "cuda", "mps"),
 }

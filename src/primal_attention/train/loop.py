@@ -25,7 +25,7 @@ from .diagnose import describe
 from .errors import NotFiniteError
 from .evaluate import evaluate
 from .events import EpochEvent, StepEvent
-from .order import batches, learning_rate, seed_random, share
+from .order import batches, from_step, learning_rate, seed_random, share
 
 
 @dataclass
@@ -47,7 +47,8 @@ class Progress:
     epoch: int = 1  # the one under way
     batch: int = 0  # batches of it that are done
     step: int = 0  # steps done in all
-    task_sum: float = 0.0  # over the cases of the epoch so far
+    cases: int = 0  # of the epoch so far
+    task_sum: float = 0.0  # over them
     ksvd_sum: float = 0.0
     best: Best | None = None
     last_accuracy: float = 0.0
@@ -83,7 +84,8 @@ class Loop:
         self.train, self.selection, self.split = train, selection, split
         self.progress = Progress()
         self.best_weights: dict[str, Tensor] = {}
-        self.batches = math.ceil(len(train) / config.batch_size)  # of an epoch
+        self.pass_batches = math.ceil(len(train) / config.batch_size)
+        self.batches = config.epoch_steps or self.pass_batches  # of an epoch
         self.steps = self.batches * config.epochs
         self.eta = config.eta if "primal" in config.attention else 0.0
         self.stop = self.stopped = False
@@ -102,15 +104,18 @@ class Loop:
     def __iter__(self) -> Iterator[StepEvent | EpochEvent]:
         while self.progress.epoch <= self.config.epochs:
             epoch = self.progress.epoch
-            chosen = batches(len(self.train), self.config.batch_size, self.config.seed, epoch)
             self.model.train()
-            for indices in chosen[self.progress.batch :]:
+            step, last = self.progress.step, epoch * self.batches
+            for indices in from_step(self._pass, self.pass_batches, step, last):
                 yield self._step(indices)
                 if self._stops():
                     return
             yield self._end_epoch()
             if self._stops():
                 return
+
+    def _pass(self, number: int) -> list[list[int]]:
+        return batches(len(self.train), self.config.batch_size, self.config.seed, number)
 
     def _stops(self) -> bool:
         if self.fabric.world_size == 1:  # several have agreed on it in `_measure`
@@ -139,6 +144,7 @@ class Loop:
         self._update(lr, grad_norm)
         progress.step += 1
         progress.batch += 1
+        progress.cases += len(indices)
         progress.seconds = self.seconds()
         progress.task_sum += task_loss * len(indices)
         progress.ksvd_sum += ksvd_value * len(indices)
@@ -219,14 +225,13 @@ class Loop:
         if progress.best is None or progress.best.beaten_by(this):
             progress.best = this
             self._keep_weights()
-        cases = len(self.train)
         progress.seconds = self.seconds()
         event = EpochEvent(
             epoch=progress.epoch,
             epochs=self.config.epochs,
             step=progress.step,
-            task_loss=progress.task_sum / cases,
-            ksvd_loss=progress.ksvd_sum / cases if self.eta else None,
+            task_loss=progress.task_sum / progress.cases,
+            ksvd_loss=progress.ksvd_sum / progress.cases if self.eta else None,
             split=self.split,
             accuracy=found.accuracy,
             loss=found.loss,
@@ -235,7 +240,8 @@ class Loop:
             seconds=progress.seconds,
         )
         progress.epoch += 1
-        progress.batch, progress.task_sum, progress.ksvd_sum = 0, 0.0, 0.0
+        progress.batch, progress.cases = 0, 0
+        progress.task_sum, progress.ksvd_sum = 0.0, 0.0
         progress.last_accuracy = found.accuracy
         return event
 

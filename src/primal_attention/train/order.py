@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -13,10 +14,23 @@ import torch
 from .config import RunConfig
 
 
-def batches(cases: int, batch_size: int, seed: int, epoch: int) -> list[list[int]]:
-    """The indices of the batches of an epoch; the last batch may be smaller."""
-    order = np.random.default_rng([seed, epoch]).permutation(cases).tolist()
+def batches(cases: int, batch_size: int, seed: int, number: int) -> list[list[int]]:
+    """The indices of the batches of a pass over all cases, passes counted from 1; the last batch
+    may be smaller."""
+    order = np.random.default_rng([seed, number]).permutation(cases).tolist()
     return [order[first : first + batch_size] for first in range(0, cases, batch_size)]
+
+
+def from_step(
+    one_pass: Callable[[int], list[list[int]]], length: int, step: int, last: int
+) -> Iterator[list[int]]:
+    """The batches of the steps `step`, counted from 0, to `last` (not included), where every pass
+    `one_pass(number)` over the cases has `length` batches."""
+    while step < last:
+        begin = step % length
+        chosen = one_pass(step // length + 1)[begin : begin + last - step]
+        yield from chosen
+        step += len(chosen)
 
 
 def share(indices: list[int], rank: int, world: int) -> list[int]:
@@ -42,10 +56,12 @@ def seed_random(device: torch.device, *key: int | str) -> None:
 
 def learning_rate(config: RunConfig, step: int, steps: int) -> float:
     """The learning rate of a step, counted from 0, of `steps` in all: a linear warm-up, then
-    constant or half a cosine down to zero."""
+    constant, or down to zero along a line or half a cosine."""
     if step < config.warmup_steps:
         return config.lr * (step + 1) / config.warmup_steps
     if config.schedule == "constant":
         return config.lr
     done = (step - config.warmup_steps) / max(1, steps - config.warmup_steps)
+    if config.schedule == "linear":
+        return config.lr * (1 - done)
     return config.lr * 0.5 * (1 + math.cos(math.pi * done))
