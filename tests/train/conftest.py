@@ -40,9 +40,13 @@ def config():
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory):
     """The folder of a small run that nothing happened to."""
+    from primal_attention import tasks
+
     tiny.register()
     torch.set_num_threads(1)
-    return train(RunConfig(**tiny.SETTINGS), root=tmp_path_factory.mktemp("runs")).run
+    run = train(RunConfig(**tiny.SETTINGS), root=tmp_path_factory.mktemp("runs")).run
+    del tasks._tasks[tiny.NAME]  # made before the fixture `task`, which would keep it
+    return run
 
 
 @pytest.fixture

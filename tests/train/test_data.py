@@ -6,7 +6,7 @@ import torch
 
 from primal_attention.tasks import SeriesSet
 from primal_attention.train import RunError
-from primal_attention.train.data import fingerprint, load_data
+from primal_attention.train.data import load_data
 
 
 def test_holdout_is_a_split_of_the_training_set(config, task):
@@ -28,9 +28,9 @@ def test_statistics_come_from_the_training_part(config, protocol):
     assert torch.allclose(rows.std(0, correction=0), torch.ones(12).double(), atol=1e-5)
     others = data.selection.rows[:-1].double().mean(0)
     assert others.abs().max() > 0.01
-    assert data.max_length == data.train.longest >= data.selection.longest
-    test, _ = data.read_test()
-    assert test.longest <= data.max_length
+    longest = data.reader.shape["max_length"]
+    assert longest == data.train.longest >= data.selection.longest
+    assert data.read_test().longest <= longest
 
 
 def test_without_normalisation(config, task):
@@ -45,10 +45,10 @@ def test_fingerprint():
         series = [np.full((length, 2), value), np.zeros((4 - length, 2))]
         return SeriesSet("s", series, np.array([label, 1]), classes)
 
-    first = fingerprint(make())
-    assert fingerprint(make()) == first
+    first = make().fingerprint()
+    assert make().fingerprint() == first
     changed = [make(value=1.5), make(label=1), make(classes=("a", "c")), make(length=1)]
-    assert len({first, *map(fingerprint, changed)}) == 5
+    assert len({first, *(s.fingerprint() for s in changed)}) == 5
 
 
 def test_cases_without_labels_are_refused(config, task, monkeypatch):
@@ -58,3 +58,25 @@ def test_cases_without_labels_are_refused(config, task, monkeypatch):
     monkeypatch.setattr(type(task), "load", load)
     with pytest.raises(RunError, match="S TRAIN has 1 cases without a label"):
         load_data(config())
+
+
+def test_longer_series_are_cut(config):
+    data = load_data(config(protocol="paper", max_length=10))
+    assert data.reader.shape["max_length"] == data.train.longest == 10
+    assert data.train.cut > 0
+    assert data.selection.cut == int(
+        (load_data(config(protocol="paper")).selection.lengths > 10).sum()
+    )
+
+
+def test_a_validation_split_of_the_benchmark_is_used(config, task, monkeypatch):
+    def load(self, data_dir=None, *, splits):
+        return {
+            s: SeriesSet(s, [np.full((2, 1), len(s))] * 2, np.array([0, 1]), "ab") for s in splits
+        }
+
+    monkeypatch.setattr(type(task), "load", load)
+    monkeypatch.setitem(task.__dict__, "splits", ("train", "validation", "test"))
+    data = load_data(config())
+    assert (len(data.train), data.split, data.selection.name) == (2, "validation", "validation")
+    assert list(data.fingerprints) == ["train", "validation"]

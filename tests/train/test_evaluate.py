@@ -8,7 +8,7 @@ import torch
 from lightning_fabric import Fabric
 from torch.nn import functional as F
 
-from primal_attention.train.build import build_model
+from primal_attention.models.build import build_model
 from primal_attention.train.data import load_data
 from primal_attention.train.evaluate import evaluate, similar_lengths
 
@@ -29,7 +29,7 @@ def test_evaluation_is_that_of_every_case_alone(config, attention):
     settings = config(protocol="paper", attention=attention)
     data = load_data(settings)
     torch.manual_seed(0)
-    bare = build_model(settings, **data.shape).double()
+    bare = build_model(settings, **data.reader.shape).double()
     fabric = Fabric(accelerator="cpu", devices=1, precision="64-true")
     model = fabric.setup(bare)
     losses, confusion = [], np.zeros((9, 9), int)

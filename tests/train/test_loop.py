@@ -8,8 +8,8 @@ from lightning_fabric import Fabric
 from torch.nn import functional as F
 
 import primal_attention as pa
+from primal_attention.models.build import build_model
 from primal_attention.train import NotFiniteError
-from primal_attention.train.build import build_model
 from primal_attention.train.data import load_data
 from primal_attention.train.loop import Best, Loop, Progress
 from primal_attention.train.optim import make_optimizer
@@ -23,7 +23,7 @@ def make_loop():
     def make(settings):
         data = load_data(settings)
         torch.manual_seed(0)
-        model = build_model(settings, **data.shape)
+        model = build_model(settings, **data.reader.shape)
         optimizer = make_optimizer(
             settings.optimizer, model.parameters(), lr=settings.lr, weight_decay=0.0
         )
@@ -46,7 +46,7 @@ def test_steps_are_those_of_a_plain_loop(attention, clip, config, make_loop):
 
     data = load_data(settings)
     torch.manual_seed(0)
-    plain = build_model(settings, **data.shape).double()
+    plain = build_model(settings, **data.reader.shape).double()
     optimizer = torch.optim.Adam(plain.parameters())
     step = 0
     for epoch in (1, 2):

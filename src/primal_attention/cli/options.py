@@ -42,6 +42,7 @@ PANELS: dict[str, dict[str, str]] = {
         "epochs": "Passes over the training set, each followed by an evaluation.",
         "epoch_steps": "Steps of an epoch; none = one pass over the training set.",
         "batch_size": "Series in a batch.",
+        "batching": "random cases, of similar length (bucket), or all padded to one (fixed).",
         "optimizer": "radam, adam or adamw.",
         "lr": "Learning rate.",
         "weight_decay": "Weight decay.",

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from ..names import unknown
 from .base import DataError, DataStatus, Task
-from .series import Batch, Normaliser, SeriesData, SeriesSet, stratified_split
+from .examples import Batch
+from .series import Normaliser, SeriesData, SeriesSet, stratified_split
 from .uea import archive_tasks
 
 __all__ = [

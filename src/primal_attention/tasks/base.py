@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..names import unknown
-from .series import SeriesSet
+from .examples import Part, Reader, Settings
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class DataError(ValueError):
@@ -33,7 +36,13 @@ class DataStatus:
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """A benchmark by name. Recipes are fields of a run's configuration, by recipe name."""
+    """A benchmark by name. Recipes are fields of a run's configuration, by recipe name.
+
+    A benchmark that comes with a "validation" split says so in `splits`; of another, a part of the
+    training set is held out.
+    """
+
+    splits: tuple[str, ...] = field(default=("train", "test"), kw_only=True)
 
     name: str
     description: str
@@ -42,12 +51,24 @@ class Task(ABC):
     @abstractmethod
     def load(
         self, data_dir: Path | str | None = None, *, splits: Sequence[str] = ("train", "test")
-    ) -> dict[str, SeriesSet]:
+    ) -> Mapping[str, Part]:
         """The splits asked for, and no other is read; their facts are verified."""
 
     @abstractmethod
     def status(self, data_dir: Path | str | None = None) -> DataStatus:
         """Where the splits lie; nothing is read."""
+
+    def reader(self, train: Any, settings: Settings) -> Reader:
+        """What makes examples of the splits, learned from the training part: here of series."""
+        from .readers import SeriesReader
+
+        return SeriesReader.fit(train, settings)
+
+    def model(self, settings: Any, shape: Mapping[str, int]) -> nn.Module:
+        """The model of a run's settings, with random weights, for what the reader has found."""
+        from ..models.build import build_model
+
+        return build_model(settings, **shape)
 
     def recipe(self, name: str, attention: tuple[str, ...]) -> dict[str, Any]:
         """The settings of a recipe for a model with these attentions, one name a layer."""

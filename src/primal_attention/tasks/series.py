@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 from torch.utils.data import Dataset
+
+from .examples import Batch
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -61,6 +63,15 @@ class SeriesSet:
         series = [self.series[i] for i in indices]
         return SeriesSet(self.name, series, self.labels[np.asarray(indices)], self.classes)
 
+    def fingerprint(self) -> str:
+        """A hash of values, lengths, labels and classes."""
+        digest = hashlib.sha256(repr((self.classes, self.channels)).encode())
+        digest.update(self.labels.astype("<i8").tobytes())
+        digest.update(self.lengths.astype("<i8").tobytes())
+        for values in self.series:
+            digest.update(np.ascontiguousarray(values, dtype="<f8").data)
+        return digest.hexdigest()
+
 
 @dataclass(frozen=True, eq=False)
 class Normaliser:
@@ -102,14 +113,6 @@ class Normaliser:
         return cls(mean, deviation)
 
 
-class Batch(NamedTuple):
-    """Series of one batch, padded to its longest."""
-
-    inputs: Tensor  # (B, N, C) float32, padding zeroed
-    padding: Tensor  # (B, N) bool, True = ignore
-    targets: Tensor  # (B,) int64
-
-
 class SeriesData(Dataset[Batch]):
     """A set as batches: float32, missing values zero, series cut to max_length.
 
@@ -121,6 +124,7 @@ class SeriesData(Dataset[Batch]):
         if max_length is not None and max_length < 1:
             raise ValueError(f"max_length is {max_length}; expected an integer of at least 1")
         cut = [x[:max_length] for x in s.series]
+        self.cut = sum(len(x) < len(whole) for x, whole in zip(cut, s.series, strict=True))
         lengths = np.array([len(x) for x in cut], dtype=np.int64)
         with np.errstate(over="ignore"):  # told below, with the name of the set
             cut.append(np.zeros((1, s.channels)))

@@ -28,7 +28,9 @@ class RunConfig:
     set once; "paper" reports the best test epoch. `clip` bounds the norm of the gradient, None does
     not. An epoch is a pass over the training set, or `epoch_steps` batches, followed by an
     evaluation. Longer sequences are cut to `max_length`, or to the longest of the training set.
-    `batch_size` is that of all processes together. `precision` is in the words of Lightning.
+    A batch of "random" cases is as long as its longest; batching "bucket" takes cases of similar
+    length, "fixed" pads every batch to the greatest length. `batch_size` is that of all processes
+    together. `precision` is in the words of Lightning.
     """
 
     task: str
@@ -59,6 +61,7 @@ class RunConfig:
     lr: float = 1e-3
     weight_decay: float = 0.0
     batch_size: int = 16
+    batching: str = "random"
     epochs: int = 100
     epoch_steps: int | None = None
     clip: float | None = 4.0
@@ -215,6 +218,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "head": ("mean", "flatten", "mlp"),
     "normalise": ("channel", "none"),
     "optimizer": ("radam", "adam", "adamw"),
+    "batching": ("random", "bucket", "fixed"),
     "schedule": ("constant", "cosine", "linear"),
     "precision": ("32-true", "64-true", "bf16-mixed", "bf16-true"),
     "accelerator": ("auto", "cpu", "cuda", "mps"),

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..tasks.series import Batch
+from ..tasks.examples import Batch
 
 
 @torch.no_grad()

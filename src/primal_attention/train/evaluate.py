@@ -12,7 +12,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..tasks.series import SeriesData
+from ..tasks.examples import Examples
 
 TOKENS = 2048  # positions of a batch, padding included; more would leave the cache
 
@@ -28,7 +28,7 @@ class Evaluation:
 
 @torch.inference_mode()
 def evaluate(
-    fabric: Fabric, model: nn.Module, data: SeriesData, *, tokens: int = TOKENS
+    fabric: Fabric, model: nn.Module, data: Examples, *, tokens: int = TOKENS
 ) -> Evaluation:
     """Evaluate a model, which is left in eval mode. The processes share the batches; every one
     returns the result of all."""

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..ksvd.loss import ksvd_loss
-from ..tasks.series import Batch, SeriesData
+from ..tasks.buckets import bucket_batches
+from ..tasks.examples import Batch, Examples
 from .config import RunConfig
 from .diagnose import describe
 from .errors import NotFiniteError
@@ -76,8 +77,8 @@ class Loop:
         config: RunConfig,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
-        train: SeriesData,
-        selection: SeriesData,
+        train: Examples,
+        selection: Examples,
         split: str,
     ) -> None:
         self.fabric, self.config, self.model, self.optimizer = fabric, config, model, optimizer
@@ -115,7 +116,10 @@ class Loop:
                 return
 
     def _pass(self, number: int) -> list[list[int]]:
-        return batches(len(self.train), self.config.batch_size, self.config.seed, number)
+        config = self.config
+        if config.batching == "bucket":
+            return bucket_batches(self.train.lengths, config.batch_size, config.seed, number)
+        return batches(len(self.train), config.batch_size, config.seed, number)
 
     def _stops(self) -> bool:
         if self.fabric.world_size == 1:  # several have agreed on it in `_measure`

@@ -15,7 +15,7 @@ from typing import Any
 from lightning_fabric import Fabric
 from safetensors import SafetensorError
 
-from .build import build_model
+from ..tasks import get_task
 from .checkpoint import (
     Checkpoint,
     clean,
@@ -117,7 +117,7 @@ class Session:
     def _make_loop(self, checkpoint: Checkpoint | None) -> Loop:
         config, data = self.config, self.data
         seed_random(self.fabric.device, config.seed, "weights")
-        model = build_model(config, **data.shape)
+        model = get_task(config.task).model(config, data.reader.shape)
         self.parameters = sum(p.numel() for p in model.parameters())
         optimizer = make_optimizer(
             config.optimizer, model.parameters(), lr=config.lr, weight_decay=config.weight_decay
@@ -200,7 +200,7 @@ class Session:
             raise RuntimeError("a run of at least one epoch has a best one")
         loop.model.load_state_dict(loop.best_weights)
         test = data.read_test()
-        reported, cut = (data.selection, data.cut) if test is None else test
+        reported = data.selection if test is None else test
         found = evaluate(self.fabric, loop.model, reported)
         paper = self.config.protocol == "paper"
         return RunResult(
@@ -213,7 +213,7 @@ class Session:
             validation_accuracy=None if paper else best.accuracy,
             classes=reported.classes,
             confusion=found.confusion.tolist(),
-            cut=cut,
+            cut=reported.cut,
             seconds=loop.seconds(),
             parameters=self.parameters,
             peak_memory_mb=peak_memory_mb(),

@@ -11,8 +11,8 @@ import torch
 from lightning_fabric import Fabric
 
 from ...models import SequenceClassifier
+from ...models.build import build_model
 from ...tasks.series import Normaliser, SeriesData, SeriesSet, stratified_split
-from ..build import build_model
 from ..config import RunConfig
 from ..evaluate import TOKENS, similar_lengths
 from ..events import EpochEvent

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 
+from ...models.build import build_model
 from ...tasks.series import Normaliser
-from ..build import build_model
 from ..checkpoint import tensors_from_bytes, tensors_to_bytes
 from ..errors import RunError
 from ..files import explained, read_json, sync_folder, temporary, write_bytes, write_json

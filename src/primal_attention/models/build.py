@@ -1,0 +1,25 @@
+"""The classifier that the settings of a run describe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .classifier import SequenceClassifier
+
+
+def build_model(settings: Any, **shape: Any) -> SequenceClassifier:
+    """A classifier with random weights. `settings` has the fields of a run's configuration; the
+    shape is that of the data: classes, max_length, and channels or vocabulary (and pairs)."""
+    return SequenceClassifier(
+        attention=settings.attention,
+        attention_options=settings.attention_options(),
+        width=settings.width,
+        heads=settings.heads,
+        feedforward=settings.feedforward,
+        dropout=settings.dropout,
+        norm=settings.norm,
+        activation=settings.activation,
+        positions=settings.positions,
+        head=settings.head,
+        **shape,
+    )
