@@ -192,6 +192,15 @@ def test_epochs_of_some_steps(epoch_steps, config, tmp_path, stop_at, outcome):
     assert outcome(tmp_path / "stopped") == outcome(done)
 
 
+def test_averaged_weights_resume(config, tmp_path, stop_at, outcome):
+    settings = config(ema=0.9, label_smoothing=0.1)
+    done = train(settings, root=tmp_path, name="whole").run
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, root=tmp_path, name="stopped", observer=stop_at(6))
+    resume(tmp_path / "stopped")
+    assert outcome(tmp_path / "stopped") == outcome(done)
+
+
 def test_interrupted_after_an_epoch(config, tmp_path, outcome, undisturbed):
     class StopAfterEpoch(Observer):
         def epoch(self, event):

@@ -30,7 +30,9 @@ class RunConfig:
     evaluation. Longer sequences are cut to `max_length`, or to the longest of the training set.
     A batch of "random" cases is as long as its longest; batching "bucket" takes cases of similar
     length, "fixed" pads every batch to the greatest length. `batch_size` is that of all processes
-    together. `precision` is in the words of Lightning.
+    together. `augment` and `mixup` (the parameter of its beta distribution, 0 = off) change images
+    in training. With `ema` the evaluated weights are averages over the steps, with this share of
+    the past in every step. `precision` is in the words of Lightning.
     """
 
     task: str
@@ -65,6 +67,10 @@ class RunConfig:
     epochs: int = 100
     epoch_steps: int | None = None
     clip: float | None = 4.0
+    label_smoothing: float = 0.0
+    augment: str = "none"
+    mixup: float = 0.0
+    ema: float | None = None
     schedule: str = "constant"
     warmup_steps: int = 0
     validation_fraction: float = 0.2
@@ -199,9 +205,11 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     **{name: _least(1) for name in ("rank", "rank_multi", "width", "heads", "feedforward")},
     **{name: _least(1) for name in ("batch_size", "epochs", "devices", "nodes")},
     "warmup_steps": _least(0),
-    **dict.fromkeys(("eta", "weight_decay", "checkpoint_seconds"), _NOT_NEGATIVE),
+    **dict.fromkeys(("eta", "weight_decay", "mixup", "checkpoint_seconds"), _NOT_NEGATIVE),
     "dropout": (lambda v: _is_number(v) and 0 <= v < 1, "a number in [0, 1)"),
     "validation_fraction": (lambda v: _is_number(v) and 0 < v < 1, "a number between 0 and 1"),
+    "label_smoothing": (lambda v: _is_number(v) and 0 <= v < 1, "a number in [0, 1)"),
+    "ema": (lambda v: v is None or (_is_number(v) and 0 < v < 1), "a number in (0, 1) or None"),
     "lr": (lambda v: _is_number(v) and v > 0, "a positive number"),
     **dict.fromkeys(("epoch_steps", "max_length"), _LEAST_ONE_OR_NONE),
     "clip": (lambda v: v is None or (_is_number(v) and v > 0), "a positive number or None"),
@@ -218,6 +226,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "head": ("mean", "flatten", "mlp"),
     "normalise": ("channel", "none"),
     "optimizer": ("radam", "adam", "adamw"),
+    "augment": ("none", "light", "deit"),
     "batching": ("random", "bucket", "fixed"),
     "schedule": ("constant", "cosine", "linear"),
     "precision": ("32-true", "64-true", "bf16-mixed", "bf16-true"),

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from ..ksvd.loss import ksvd_loss
 from ..tasks.buckets import bucket_batches
 from ..tasks.examples import Batch, Examples
+from .average import Average, in_use
 from .config import RunConfig
 from .diagnose import describe
 from .errors import NotFiniteError
@@ -84,6 +85,7 @@ class Loop:
         self.fabric, self.config, self.model, self.optimizer = fabric, config, model, optimizer
         self.train, self.selection, self.split = train, selection, split
         self.progress = Progress()
+        self.average = None if config.ema is None else Average(model, config.ema)
         self.best_weights: dict[str, Tensor] = {}
         self.pass_batches = math.ceil(len(train) / config.batch_size)
         self.batches = config.epoch_steps or self.pass_batches  # of an epoch
@@ -132,10 +134,10 @@ class Loop:
         progress, fabric = self.progress, self.fabric
         own = share(indices, fabric.global_rank, fabric.world_size)
         # without a share: somebody's case with weight zero, since all must take part
+        self._seed()
         batch = fabric.to_device(self.train.__getitems__(own or indices[:1]))
         # DDP takes the mean over processes; this makes it the mean over cases
         weight = len(own) * fabric.world_size / len(indices)
-        self._seed()
         task, ksvd = self._losses(batch)
         loss = task if ksvd is None else task + self.eta * ksvd
         self.optimizer.zero_grad()
@@ -172,7 +174,8 @@ class Loop:
     def _losses(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Means over the cases of a batch: cross-entropy and the KSVD loss (10)."""
         logits = self.model(batch.inputs, batch.padding)
-        task = F.cross_entropy(logits, batch.targets)
+        smoothing = self.config.label_smoothing
+        task = F.cross_entropy(logits, batch.targets, label_smoothing=smoothing)
         return task, ksvd_loss(self.model) if self.eta else None
 
     def _measure(
@@ -197,6 +200,8 @@ class Loop:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
+        if self.average is not None:
+            self.average.update(self.model)
 
     def _gradients(self) -> list[Tensor]:
         return [p.grad for p in self._parameters if p.grad is not None]
@@ -220,7 +225,8 @@ class Loop:
 
     def _end_epoch(self) -> EpochEvent:
         progress = self.progress
-        found = evaluate(self.fabric, self.model, self.selection)
+        with in_use(self.average, self.model):
+            found = evaluate(self.fabric, self.model, self.selection)
         if not math.isfinite(found.loss):
             raise NotFiniteError(
                 f"training stopped in epoch {progress.epoch}: the {self.split} loss is {found.loss}"
@@ -250,7 +256,8 @@ class Loop:
         return event
 
     def _keep_weights(self) -> None:
-        for name, tensor in self.model.state_dict().items():
+        weights = self.model.state_dict() if self.average is None else self.average.weights
+        for name, tensor in weights.items():
             if name in self.best_weights:
                 self.best_weights[name].copy_(tensor)
             else:

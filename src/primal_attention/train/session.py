@@ -37,6 +37,7 @@ from .metrics import MetricsFile
 from .optim import make_optimizer
 from .order import seed_random
 
+AVERAGE = "average/"  # before the names of averaged weights in a checkpoint
 LABELS = {
     "test": "test accuracy of the epoch with the best validation accuracy",
     "validation": "validation accuracy; no test set here",
@@ -131,7 +132,16 @@ class Session:
                     f"{self.path / 'config.json'} was changed after the run began; expected the "
                     "settings of its checkpoints"
                 )
-            model.load_state_dict(checkpoint.weights)
+            average = {
+                name.removeprefix(AVERAGE): tensor
+                for name, tensor in checkpoint.weights.items()
+                if name.startswith(AVERAGE)
+            }
+            own = {n: t for n, t in checkpoint.weights.items() if not n.startswith(AVERAGE)}
+            model.load_state_dict(own)
+            if loop.average is not None:
+                for name, tensor in average.items():
+                    loop.average.weights[name].copy_(tensor)
             load_optimizer_state(model, optimizer, checkpoint.optimizer, checkpoint.scalars)
             loop.continue_from(Progress.from_dict(checkpoint.state["progress"]))
             if loop.progress.best is not None:
@@ -167,7 +177,9 @@ class Session:
             "metrics_bytes": self.metrics.save(),
             "config": self.config.fingerprint(),
         }
-        weights = self.bare_model.state_dict()
+        weights = dict(self.bare_model.state_dict())
+        if self.loop.average is not None:
+            weights |= {AVERAGE + name: t for name, t in self.loop.average.weights.items()}
         save(self.checkpoint_folder, progress.step, Checkpoint(weights, tensors, scalars, state))
         self.saved_at = time.monotonic()
 
