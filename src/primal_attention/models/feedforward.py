@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .dropout import Dropout, draw_dropped, is_eager_cpu, keep_scale
+from ..attention.random_bits import draw_dropped, is_eager_cpu, keep_scale
+from .dropout import Dropout
 
 PIECE = 2**21  # numbers in the wide rows of a piece
 DROPPED = 2.0**100

@@ -28,6 +28,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ...ksvd.features import SMALLEST_NORM
+from ..random_bits import draw_mask, is_eager_cpu, keep_scale
 from .pieces import Piece, Store, pieces
 from .products import add_outer, project, rows_of
 
@@ -68,7 +69,10 @@ class Steps:
         self.qk = self.store(width, whole=keep_all, data=buffers[0])
         self.inverse = self.store(sides, whole=keep_all, dtype=self.wide, data=buffers[1])
         self.scores = self.store(n_scores, whole=keep_all and keep_scores, data=buffers[2])
-        self.keep = self.store(n_scores, whole=keep_all, data=buffers[3]) if dropout else None
+        self.keep = None
+        if dropout:
+            self.keep = self.store(n_scores, whole=keep_all, dtype=torch.uint8, data=buffers[3])
+            self.keep_scale = keep_scale(dropout) if is_eager_cpu(x) else 1 / (1 - dropout)
         self.work = self.store(width, dtype=self.wide)
         if buffers[0] is not None:  # going back
             self.product = self.store(n_scores) if x.dtype == self.wide else None
@@ -184,8 +188,11 @@ class Steps:
         scores = used = self.score(piece, weights)
         if self.keep is not None:
             keep = self.keep.at(piece, groups)
-            keep.bernoulli_(1.0 - self.dropout).div_(1.0 - self.dropout)
-            used = scores * keep
+            if is_eager_cpu(keep):
+                keep.copy_(draw_mask(keep.numel(), self.dropout).view_as(keep))
+            else:
+                keep.bernoulli_(1.0 - self.dropout)
+            used = (scores * keep).mul_(self.keep_scale)
         rows = self.rows(out, piece)
         rows_of(used, self.w_out.t(), rows, bias=b_out)
         self.hide(piece, rows)
@@ -219,8 +226,8 @@ class Steps:
             add_outer(scores, g, d_w_out)
         else:
             keep = self.keep.at(piece, groups)
-            add_outer(scores * keep, g, d_w_out)
-            d_scores.mul_(keep)
+            add_outer((scores * keep).mul_(self.keep_scale), g, d_w_out)
+            d_scores.mul_(keep).mul_(self.keep_scale)
         if g_energy is not None:  # energy is a sum of squares: its gradient is 2 s g
             factor = g_energy[piece.first : piece.last].view(groups, -1, self.sides, self.rank)
             factor = factor.permute(0, 2, 3, 1).unsqueeze(-1).to(scores.dtype)
