@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import distributed as distributed
     from .attention import (
         PrimalAttention,
         PrimalState,
@@ -61,7 +62,12 @@ _HOMES = {
 }
 
 
+_ROOMS = ("distributed",)  # modules that are used by their names
+
+
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f".{name}", __name__)
     if name not in __all__ and name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     homes = (_HOMES[name],) if name in _HOMES else (".attention", ".ksvd")
@@ -74,7 +80,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_HOMES})
+    return sorted({*globals(), *__all__, *_HOMES, *_ROOMS})
 
 
 class _Package(ModuleType):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ...ksvd.precision import widen
+from .shards import Shards
 
 
 def sampled_positions(length: Tensor, n: int) -> Tensor:
@@ -147,11 +148,40 @@ class _Rows(torch.autograd.Function):
         return g.scatter_add_(1, index, g_rows), None
 
 
-def mean_anchors(x: Tensor, ignore: Tensor | None, n: int) -> Tensor:
+def sharded_anchor_rows(
+    x: Tensor, ignore: Tensor | None, n: int, rule: str, shards: Shards
+) -> tuple[Tensor, Tensor]:
+    """`anchor_rows` where x is this worker's part of the sequences; only rows travel."""
+    length = x.shape[1] if ignore is None else (~ignore).sum(-1)
+    own = torch.full((len(x),), length, device=x.device) if isinstance(length, int) else length
+    everywhere = shards.gather(own)  # (workers, B)
+    first, total = everywhere[: shards.rank].sum(0), everywhere.sum(0)
+    if rule == "mean":
+        clean = x if ignore is None else x.masked_fill(ignore.unsqueeze(-1), 0.0)
+        return x, mean_anchors(clean, ignore, n, first=first, total=total, shards=shards)
+    at = sampled_positions(total, n) - first.unsqueeze(-1)  # (B, n), counted from this part's first
+    here = (at >= 0) & (at < own.unsqueeze(-1))
+    at = at.clamp(min=0).minimum((own - 1).clamp(min=0).unsqueeze(-1))
+    if ignore is not None:
+        at = valid_positions(ignore).gather(1, at)
+    rows = x.gather(1, at.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+    return x, shards.total(rows.masked_fill(~here.unsqueeze(-1), 0.0))
+
+
+def mean_anchors(
+    x: Tensor,
+    ignore: Tensor | None,
+    n: int,
+    *,
+    first: Tensor | int = 0,
+    total: Tensor | None = None,
+    shards: Shards | None = None,
+) -> Tensor:
     """Means of n equal segments of the valid rows of x (B, N, d): (B, n, d).
 
     Segment i holds the valid positions j with `floor(j k / L) = floor(i k / n)`, `k = min(n, L)`:
-    consecutive, all positions used once, sizes equal up to one; for L < n single rows repeat.
+    consecutive, all positions used once, sizes equal up to one; for L < n single rows repeat. Where
+    x is a part, `first` (B,) valid positions of `total` (B,) stand before it.
     """
     batch, length, width = x.shape
     if ignore is None:
@@ -161,6 +191,10 @@ def mean_anchors(x: Tensor, ignore: Tensor | None, n: int) -> Tensor:
         valid = ~ignore
         rank = valid.cumsum(-1) - 1
         valid_length = valid.sum(-1)
+    if total is not None:
+        valid_length = total
+    if isinstance(first, Tensor):
+        rank = rank + first.unsqueeze(-1)
     count = valid_length.clamp(min=1).unsqueeze(-1)  # (B, 1)
     segments = count.clamp(max=n)
     segment = (rank * segments) // count  # (B, N)
@@ -171,6 +205,8 @@ def mean_anchors(x: Tensor, ignore: Tensor | None, n: int) -> Tensor:
     sums = wide.new_zeros(batch, n + 1, width).scatter_add(1, index, wide)
     sizes = torch.zeros(batch, n + 1, dtype=torch.long, device=x.device)
     sizes = sizes.scatter_add(1, segment, torch.ones_like(segment))
+    if shards is not None:
+        sums, sizes = shards.total(sums[:, :n]), shards.sum_(sizes[:, :n].contiguous())
     means = sums[:, :n] / sizes[:, :n].clamp(min=1).unsqueeze(-1)
     chosen = torch.arange(n, device=x.device) * segments // n  # (B, n)
     return means.to(x.dtype).gather(1, chosen.unsqueeze(-1).expand(-1, -1, width))

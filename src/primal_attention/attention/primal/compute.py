@@ -13,10 +13,11 @@ from ...ksvd.objective import trace_term
 from ...ksvd.precision import autocast_dtype, widen, without_autocast
 from ..inputs import Sequences
 from . import plain
-from .anchors import anchor_projections, anchor_rows, spread_projections
+from .anchors import anchor_projections, anchor_rows, sharded_anchor_rows, spread_projections
 from .folded import attend_folded, features_are_cheaper, fold_weights
 from .given import attend_given
 from .running import running_mean
+from .shards import Shards, current_shards
 from .stream import PrimalState
 from .tied import attend_tied
 
@@ -46,6 +47,9 @@ def attend(
     """The output (B, N, d), and in causal layers with a given state the state after it."""
     if layer.folded and layer.training:
         raise RuntimeError("a folded layer is for inference only; expected model.eval()")
+    shards = current_shards()
+    if shards is not None and (state is not None or not call.is_self):
+        raise ValueError("a sharded sequence expects self-attention without a state")
     device, dtype = call.x.device, autocast_dtype(call.x)
     record = record and not torch.compiler.is_exporting()
     x = call.x.to(dtype)
@@ -53,16 +57,16 @@ def attend(
     with without_autocast(device):
         maps = layer.maps(dtype)
         if layer.causal:
-            result = _causal(layer, maps, call, state, record)
+            result = _causal(layer, maps, call, state, record, shards)
         elif layer.weights == "tied":
-            result = _tied(layer, maps, call, record)
+            result = _tied(layer, maps, call, record, shards)
         else:
-            result = _given(layer, maps, call, record)
+            result = _given(layer, maps, call, record, shards)
         out = result.out
         if not call.is_self and call.ignore is not None:  # a sample without any valid key
             out = out.masked_fill(call.ignore.all(-1)[:, None, None], 0.0)
         if record:
-            out = layer.ledger.record(out, _entry(layer, call, result))
+            out = layer.ledger.record(out, _entry(layer, call, result, shards))
     return out, result.state
 
 
@@ -85,10 +89,20 @@ def _dropout(layer: PrimalAttention) -> float:
 # -- data-dependent and free weights ---------------------------------------------------------------
 
 
-def _given(layer: PrimalAttention, maps: Maps, call: Sequences, want_energy: bool) -> Result:
-    if layer.anchors is None:
-        return _evaluate(layer, maps, call, layer.projections(call.x.dtype)[None], want_energy)
+def _given(
+    layer: PrimalAttention, maps: Maps, call: Sequences, want_energy: bool, shards: Shards | None
+) -> Result:
+    key_sum = None
+    if shards is not None and layer.feature_map.positive:
+        phi_keys = plain.hide_features(_key_features(layer, maps, call), call.ignore)
+        key_sum = shards.total(widen(phi_keys[:, 1]).sum(-2))
     w = layer.projections(call.x.dtype)
+    if layer.anchors is None:
+        return _evaluate(layer, maps, call, w[None], want_energy, key_sum)
+    if shards is not None:
+        y, rows = sharded_anchor_rows(call.y, call.ignore, layer.anchors, layer.anchor_rule, shards)
+        call = call._replace(x=y, y=y)
+        return _evaluate(layer, maps, call, anchor_projections(rows, w), want_energy, key_sum)
     # a graph with a dynamic length must not ask how long the sequence is: eager mode first
     eager = is_fast(layer, call.y.dtype) and layer.anchor_rule == "sample"
     if eager and layer.anchors > call.y.shape[1]:
@@ -156,10 +170,15 @@ def _key_features(layer: PrimalAttention, maps: Maps, call: Sequences) -> Tensor
 # -- tied weights ----------------------------------------------------------------------------------
 
 
-def _tied(layer: PrimalAttention, maps: Maps, call: Sequences, want_energy: bool) -> Result:
-    scale = 1.0 / count_valid(call.y, call.ignore).clamp(min=1).to(call.y.dtype)
+def _tied(
+    layer: PrimalAttention, maps: Maps, call: Sequences, want_energy: bool, shards: Shards | None
+) -> Result:
+    count = count_valid(call.y, call.ignore)
+    if shards is not None:
+        count = shards.sum_(count)
+    scale = 1.0 / count.clamp(min=1).to(call.y.dtype)
     w_dual = layer.dual_weight.to(call.y.dtype)
-    if call.is_self and is_fast(layer, call.x.dtype):
+    if call.is_self and shards is None and is_fast(layer, call.x.dtype):
         out, energy, weights = attend_tied(
             call.x, call.ignore, scale, maps.w_in, maps.b_in, w_dual, maps.w_out, maps.b_out,
             sides=2 * layer.num_heads, dropout=_dropout(layer), want_energy=want_energy,
@@ -169,10 +188,14 @@ def _tied(layer: PrimalAttention, maps: Maps, call: Sequences, want_energy: bool
     phi_keys = plain.hide_features(_key_features(layer, maps, call), call.ignore)
     dual = plain.duals(plain.hide(call.y, call.ignore), w_dual, layer.num_heads)
     weights = plain.tied_weights(phi_keys, dual, scale)  # (B, z, h, m, s)
+    if shards is not None:
+        weights = shards.total(weights)
     if not layer.feature_map.positive:
         result = _evaluate(layer, maps, call, weights.mT, want_energy)
         return result._replace(tied=weights.mT)
     sums = widen(phi_keys).sum(-2) * scale[:, None, None, None]
+    if shards is not None:
+        sums = shards.total(sums)
     phi = phi_keys
     if not call.is_self:
         phi = plain.features(call.x, maps.w_in, maps.b_in, layer.feature_map)
@@ -195,23 +218,36 @@ def _causal(
     call: Sequences,
     state: PrimalState | None,
     want_energy: bool,
+    shards: Shards | None,
 ) -> Result:
     state = layer.init_state(call.x.shape[0]) if state is None else state
+    if shards is not None:
+        count = count_valid(call.x, call.ignore)
+        state = state._replace(seen=shards.gather(count)[: shards.rank].sum(0))
     run = _causal_tied if layer.weights == "tied" else _causal_free
-    return run(layer, maps, call, state, want_energy)
+    return run(layer, maps, call, state, want_energy, shards)
 
 
 def _causal_free(
-    layer: PrimalAttention, maps: Maps, call: Sequences, state: PrimalState, want_energy: bool
+    layer: PrimalAttention,
+    maps: Maps,
+    call: Sequences,
+    state: PrimalState,
+    want_energy: bool,
+    shards: Shards | None,
 ) -> Result:
     """Queries and keys are replaced by their running means (appendix, figure 3)."""
     valid = None if call.ignore is None else ~call.ignore
+    if shards is not None:
+        own = plain.hide(call.x, call.ignore).sum(1, dtype=state.sums.dtype)
+        state = state._replace(sums=shards.before(own))
     mean, total, count = running_mean(call.x, valid, state.sums, state.seen)
     call = call._replace(x=mean, y=mean)
     key_sum = None
     if state.key_sum is not None:
         phi_k = plain.hide_features(_key_features(layer, maps, call), call.ignore)[:, 1]
-        key_sum = widen(phi_k).cumsum(-2) + state.key_sum.unsqueeze(2)
+        earlier = state.key_sum if shards is None else shards.before(widen(phi_k).sum(-2))
+        key_sum = widen(phi_k).cumsum(-2) + earlier.unsqueeze(2)
     projections = layer.projections(call.x.dtype)[None]
     result = _evaluate(layer, maps, call, projections, want_energy, key_sum)
     last = None if key_sum is None else key_sum[:, :, -1]
@@ -219,7 +255,12 @@ def _causal_free(
 
 
 def _causal_tied(
-    layer: PrimalAttention, maps: Maps, call: Sequences, state: PrimalState, want_energy: bool
+    layer: PrimalAttention,
+    maps: Maps,
+    call: Sequences,
+    state: PrimalState,
+    want_energy: bool,
+    shards: Shards | None,
 ) -> Result:
     """The sums over j <= i, by a chunked scan."""
     positive = layer.feature_map.positive
@@ -231,11 +272,17 @@ def _causal_tied(
     if call.ignore is not None:
         steps = (~call.ignore).long()
     counts = state.seen.unsqueeze(-1) + steps.cumsum(-1)
+    if shards is not None:
+        own = plain.causal_tied_sums(phi, dual, positive, state.sums.dtype)
+        state = state._replace(sums=shards.before(own))
     scores, sums = plain.causal_tied_scores(phi, dual, counts, positive, state.sums)
     out = plain.output(scores, call.ignore, maps.w_out, maps.b_out, _dropout(layer))
     energy = plain.energy(scores) if want_energy else None
-    scale = 1.0 / counts[:, -1].clamp(min=1).to(sums.dtype)
-    weights = sums[..., : layer.rank].flip(1) * scale[:, None, None, None, None]  # W_e, W_r
+    count, whole = counts[:, -1], sums
+    if shards is not None:  # the trace in J takes the weights at the very end
+        count, whole = shards.sum_(steps.sum(-1)), shards.once(own)
+    scale = 1.0 / count.clamp(min=1).to(sums.dtype)
+    weights = whole[..., : layer.rank].flip(1) * scale[:, None, None, None, None]  # W_e, W_r
     after = PrimalState(sums, counts[:, -1], None)
     return Result(out, energy, weights.mT, after)
 
@@ -250,7 +297,7 @@ def count_valid(y: Tensor, ignore: Tensor | None) -> Tensor:
     return (~ignore).sum(-1)
 
 
-def _entry(layer: PrimalAttention, call: Sequences, result: Result) -> Entry:
+def _entry(layer: PrimalAttention, call: Sequences, result: Result, shards: Shards | None) -> Entry:
     """What J needs of this forward (equation 11)."""
     energy = result.energy
     if energy is None:
@@ -261,7 +308,11 @@ def _entry(layer: PrimalAttention, call: Sequences, result: Result) -> Entry:
         trace = trace_term(layer.w_e, layer.w_r).to(energy.dtype).expand_as(energies[0])
     else:
         trace = trace_term(result.tied[:, 0], result.tied[:, 1]).to(energy.dtype)
-    terms = torch.cat([energies, trace.unsqueeze(0)])
     count_r = count_valid(call.y, call.ignore)
+    if shards is not None:
+        energies, count_r = shards.once(energies), shards.sum_(count_r)
+        if not (layer.causal and layer.weights == "tied"):  # of which every worker has a part
+            trace = shards.shared(trace)
+    terms = torch.cat([energies, trace.unsqueeze(0)])
     count_e = count_r if call.is_self else count_valid(call.x, None)
     return Entry(terms, count_e, count_r)

@@ -19,6 +19,7 @@ from ..registry import register
 from . import dual
 from .compute import Maps, attend
 from .options import AnchorRule, Weights, check_options
+from .shards import current_shards
 from .stream import PrimalState
 
 
@@ -158,6 +159,8 @@ class PrimalAttention(Streaming):
         out, _ = attend(self, call, None, record=self.training)
         if not need_weights:
             return call.restore(out), None
+        if current_shards() is not None:
+            raise ValueError("need_weights=True was asked of a sharded sequence; expected False")
         kernel = dual.dense_kernel(self, call)  # (B, h, N, M)
         kernel = kernel.mean(1) if average_attn_weights else kernel
         return call.restore(out), kernel if call.batched else kernel.squeeze(0)

@@ -118,6 +118,13 @@ def causal_tied_scores(
     return scores / counts.clamp(min=1).to(scores.dtype)[:, None, None, :, None], state
 
 
+def causal_tied_sums(phi: Tensor, dual: Tensor, positive: bool, dtype: torch.dtype) -> Tensor:
+    """What a sequence adds to the state of `causal_tied_scores`."""
+    if positive:
+        dual = F.pad(dual, (0, 1), value=1.0)
+    return phi.to(dtype).mT @ dual.to(dtype)
+
+
 def energy(scores: Tensor) -> Tensor:
     """Sums of squared scores over positions, (B, z, h, s), in float32 or wider."""
     return widen(scores).square().sum(-2)

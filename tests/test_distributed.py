@@ -1,0 +1,150 @@
+"""A sequence over several workers gives what one process gives: output, J and every gradient."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WORKERS = 3
+SCRIPT = """
+import itertools, sys
+import torch
+import torch.distributed as dist
+from torch.testing import assert_close
+import primal_attention as pa
+
+torch.set_num_threads(1)
+rank, size, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+dist.init_process_group("gloo", rank=rank, world_size=size, init_method=f"file://{store}")
+EXACT = {"rtol": 1e-9, "atol": 1e-10}
+KINDS = [
+    {"weights": "data", "anchors": 7},
+    {"weights": "data", "anchors": 40},  # more anchors than positions
+    {"weights": "data", "anchors": 7, "anchor_rule": "mean"},
+    {"weights": "free"},
+    {"weights": "free", "feature_map": "exp"},
+    {"weights": "tied"},
+    {"weights": "tied", "feature_map": "exp"},
+    {"weights": "free", "causal": True},
+    {"weights": "free", "causal": True, "feature_map": "exp"},
+    {"weights": "tied", "causal": True},
+    {"weights": "tied", "causal": True, "feature_map": "exp"},
+]
+
+
+def draw(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def make(kind):
+    torch.manual_seed(1)
+    layer = pa.PrimalAttention(8, 2, rank=3, dtype=torch.float64, **kind)
+    for parameter in layer.parameters():
+        if parameter.dim() == 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    return layer.train()
+
+
+def loss_of(layer, x, ignore, g):
+    out, _ = layer(x, key_padding_mask=ignore)
+    ksvd = pa.ksvd_loss(layer)
+    return out, ksvd, (out.sin() * g).sum() + 0.7 * ksvd
+
+
+for kind, padded in itertools.product(KINDS, (False, True)):
+    batch, length = 4, 22
+    x, g = draw(batch, length, 8), draw(batch, length, 8, seed=2)
+    # holes, padding at the end, a sample with nothing in the last part, one with nothing at all
+    ignore = draw(batch, length, seed=3) > 0.8 if padded else None
+    if padded:
+        ignore[0, 12:], ignore[1, 5:], ignore[2] = True, True, True
+    whole = make(kind)
+    full = x.clone().requires_grad_()
+    expected, expected_ksvd, loss = loss_of(whole, full, ignore, g)
+    loss.backward()
+
+    layer = make(kind)
+    part = pa.distributed.own_part(x).clone().requires_grad_()
+    mask = None if ignore is None else pa.distributed.own_part(ignore)
+    with pa.distributed.shard_sequence():
+        out, ksvd, loss = loss_of(layer, part, mask, pa.distributed.own_part(g))
+        loss.backward()
+    pa.distributed.sum_gradients(layer)
+    try:
+        assert_close(out, pa.distributed.own_part(expected), **EXACT)
+        assert_close(ksvd, expected_ksvd, **EXACT)
+        assert_close(part.grad, pa.distributed.own_part(full.grad), **EXACT)
+        for (name, a), b in zip(layer.named_parameters(), whole.parameters(), strict=True):
+            wanted = torch.zeros_like(b) if b.grad is None else b.grad
+            assert_close(a.grad, wanted, msg=lambda text: f"{name}: {text}", **EXACT)
+    except AssertionError as error:
+        raise AssertionError(f"{kind}, padded={padded}: {error}") from error
+
+    with torch.no_grad(), pa.distributed.shard_sequence():
+        layer.eval()
+        inference, _ = layer(part, key_padding_mask=mask)
+    assert_close(inference, out, **EXACT)
+
+# what travels does not depend on the length
+for kind in KINDS:
+    sent = []
+    for length in (30, 300):
+        layer = make(kind)
+        part = pa.distributed.own_part(draw(2, length, 8)).requires_grad_()
+        with pa.distributed.shard_sequence() as shards:
+            loss_of(layer, part, None, torch.ones(1, dtype=torch.float64))[2].backward()
+        sent.append(shards.numbers)
+    assert sent[0] == sent[1], (kind, sent)
+
+layer, x = make(KINDS[0]), draw(1, 9, 8)
+with pa.distributed.shard_sequence():
+    for call, words in [
+        (lambda: layer(x, draw(1, 5, 8)), "self-attention"),
+        (lambda: layer(x, need_weights=True), "need_weights"),
+        (lambda: pa.distributed.shard_sequence().__enter__(), "already"),
+    ]:
+        try:
+            call()
+        except (ValueError, RuntimeError) as error:
+            assert words in str(error), error
+        else:
+            raise AssertionError(words)
+try:
+    pa.distributed.own_part(x[:, :1])
+except ValueError as error:
+    assert "length 1; expected at least one position for each" in str(error)
+else:
+    raise AssertionError
+dist.destroy_process_group()
+print("equal")
+"""
+
+
+def workers(script: str, count: int, folder: Path) -> list[subprocess.CompletedProcess]:
+    path = folder / "worker.py"
+    path.write_text(script)
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(path), str(rank), str(count), str(folder / "store")],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in range(count)
+    ]  # fmt: skip
+    return [(p, *p.communicate(timeout=250)) for p in processes]
+
+
+def test_workers_together_are_one_process(tmp_path):
+    for process, out, err in workers(SCRIPT, WORKERS, tmp_path):
+        assert process.returncode == 0, err[-3000:]
+        assert out.strip() == "equal"
+
+
+def test_without_a_process_group():
+    import primal_attention as pa
+
+    with (
+        pytest.raises(RuntimeError, match="expected init_process_group before"),
+        pa.distributed.shard_sequence(),
+    ):
+        pass
