@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..ksvd.factors import DenseKernel
+from ..ksvd.factors import DenseKernel, Kernel
 from .base import Attention
 from .inputs import Sequences
 from .masks import check_attention_mask
@@ -17,6 +18,8 @@ from .masks import check_attention_mask
 class ProjectedAttention(Attention):
     """The projections of the mechanisms with values: those of nn.MultiheadAttention, under the same
     names. Ignored positions may hold anything, NaN included: their rows are zeroed before."""
+
+    parts: ClassVar[int] = 3  # of in_proj_weight: W_q, W_k, W_v
 
     def __init__(
         self,
@@ -37,8 +40,8 @@ class ProjectedAttention(Attention):
         def new(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
 
-        self.in_proj_weight = new(3 * embed_dim, embed_dim)  # W_q, W_k, W_v
-        self.in_proj_bias = new(3 * embed_dim) if bias else None
+        self.in_proj_weight = new(self.parts * embed_dim, embed_dim)
+        self.in_proj_bias = new(self.parts * embed_dim) if bias else None
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
         self._reset_projections()
 
@@ -55,9 +58,7 @@ class ProjectedAttention(Attention):
 
     def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q (B, h, N, p), k and v (B, h, M, p); one product where the sequences are one."""
-        y = hide(call.y, call.ignore)
-        x = y if call.is_self else call.x
-        z = y if values is call.y else hide(values, call.ignore)
+        x, y, z = sources(call, values)
         d = self.embed_dim
         if x is y and z is y:
             q, k, v = self._linear(x, 0, 3 * d).chunk(3, dim=-1)
@@ -106,17 +107,17 @@ class MixingAttention(ProjectedAttention):
         call, values = self._arrange(query, key, value, key_padding_mask)
         queries, keys = call.x.shape[1], call.y.shape[1]
         check_attention_mask(attn_mask, is_causal, causal=self.causal, queries=queries, keys=keys)
-        q, k, v = self._project(call, values)
-        out = self._output(self._mix(q, k, v, call.ignore), call)
+        out = self._attend(call, values)
         if not need_weights:
             return call.restore(out), None
+        q, k, _ = self._project(call, values)
         weights = self._weights(q, k, call)
         weights = weights.mean(1) if average_attn_weights else weights
         return call.restore(out), weights if call.batched else weights.squeeze(0)
 
     def factors(
         self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
-    ) -> DenseKernel:
+    ) -> Kernel:
         """The attention matrix (B, h, N, M), formed."""
         call, values = self._arrange(query, key, None, key_padding_mask)
         q, k, _ = self._project(call, values)
@@ -128,17 +129,24 @@ class MixingAttention(ProjectedAttention):
         keys to ignore (B, M); returns (B, h, N, c), linear in v. Rows of ignored queries and of
         samples without any key may hold any finite number: they are zeroed afterwards."""
 
+    def _attend(self, call: Sequences, values: Tensor) -> Tensor:
+        """The output rows (B, N, d) of a checked call."""
+        q, k, v = self._project(call, values)
+        return self._output(self._mix(q, k, v, call.ignore), call)
+
     def _output(self, heads: Tensor, call: Sequences) -> Tensor:
         """Heads (B, h, N, p) to rows (B, N, d), zero where the query is ignored or has no key."""
-        out: Tensor = self.out_proj(heads.transpose(1, 2).flatten(2))
-        silent = silent_queries(call)
-        return out if silent is None else out.masked_fill(silent.unsqueeze(-1), 0.0)
+        return silence(self.out_proj(heads.transpose(1, 2).flatten(2)), call)
 
     def _weights(self, q: Tensor, k: Tensor, call: Sequences) -> Tensor:
         """The matrix (B, h, N, M): the mechanism is linear in the values, so mix the identity."""
-        keys = k.shape[2]
+        keys, training = k.shape[2], self.training
         identity = torch.eye(keys, dtype=q.dtype, device=q.device).expand(*k.shape[:3], keys)
-        weights = self._mix(q, k, identity, call.ignore)
+        self.training = False  # the matrix is that before dropout
+        try:
+            weights = self._mix(q, k, identity, call.ignore)
+        finally:
+            self.training = training
         silent = silent_queries(call)
         return weights if silent is None else weights.masked_fill(silent[:, None, :, None], 0.0)
 
@@ -146,9 +154,22 @@ class MixingAttention(ProjectedAttention):
         return f"{self.embed_dim}, {self.num_heads}, causal={self.causal}"
 
 
+def sources(call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What queries, keys and values are projected from, ignored rows zeroed: one tensor where the
+    sequences are one."""
+    y = hide(call.y, call.ignore)
+    return y if call.is_self else call.x, y, y if values is call.y else hide(values, call.ignore)
+
+
 def hide(rows: Tensor, ignore: Tensor | None) -> Tensor:
     """Zero the ignored rows (B, M, d): a NaN times a zero weight would be NaN."""
     return rows if ignore is None else rows.masked_fill(ignore.unsqueeze(-1), 0.0)
+
+
+def silence(rows: Tensor, call: Sequences) -> Tensor:
+    """Output rows (B, N, d), zero where the query is ignored or has no key."""
+    silent = silent_queries(call)
+    return rows if silent is None else rows.masked_fill(silent.unsqueeze(-1), 0.0)
 
 
 def silent_queries(call: Sequences) -> Tensor | None:

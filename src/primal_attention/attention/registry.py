@@ -26,6 +26,7 @@ class AttentionInfo:
     cross: bool
     streaming: bool
     any_length: bool
+    pair_masks: bool = False  # attn_mask may hide or weight single pairs; padding masks all honour
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:

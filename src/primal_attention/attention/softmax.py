@@ -54,6 +54,7 @@ class Visibility(NamedTuple):
     cross=True,
     streaming=True,
     any_length=True,
+    pair_masks=True,
 )
 class SoftmaxAttention(Streaming, ProjectedAttention):
     """Scaled dot-product attention. Per head (width p = embed_dim / num_heads),

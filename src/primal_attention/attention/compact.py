@@ -1,0 +1,19 @@
+"""Valid positions moved together, so that neighbours and numbers count valid positions only."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def valid_first(ignore: Tensor) -> tuple[Tensor, Tensor]:
+    """Two permutations (B, N) of the positions of ignore (B, N): `order` lists the valid ones in
+    their order, then the ignored ones; `place` is its inverse, where each position went."""
+    order = ignore.to(torch.uint8).argsort(dim=-1, stable=True)
+    return order, order.argsort(dim=-1)
+
+
+def permute(rows: Tensor, order: Tensor) -> Tensor:
+    """rows (B, N, c) or (B, h, N, c) in the order (B, N)."""
+    index = order.unsqueeze(-1) if rows.dim() == 3 else order[:, None, :, None]
+    return rows.gather(-2, index.expand(rows.shape))

@@ -1,0 +1,196 @@
+"""Attentions whose matrix is a product of two thin ones: never formed, folded into the weights."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..ksvd.factors import DenseKernel, Kernel, KernelFactors
+from .base import Streaming
+from .inputs import Sequences
+from .projected import MixingAttention, silence, silent_queries, sources
+
+# What one number of a copy costs, in multiply-adds of a matrix product.
+_COPY = 40
+
+
+class Factors(NamedTuple):
+    """K = diag(scale) left right^T by head: left (B, N, h, m), right (B, M, h, m), total (B, h, m),
+    the sum of the rows of right, and scale (B, N, h), None where left has it already."""
+
+    left: Tensor
+    right: Tensor
+    total: Tensor
+    scale: Tensor | None = None
+
+
+class FactoredAttention(Streaming, MixingAttention):
+    """o = diag(scale) left (right^T v) per head, so the cost is linear in the lengths.
+
+    A subclass writes `_factors`, without causality, and `_advance`, with it.
+
+    Neither values nor heads need to be formed. With V = Y W_v^T + 1 b_v^T, and the output W_o,
+
+        out = b_o + sum_h diag(scale_h) left_h A_h
+        A_h = (right_h^T Y W_v,h^T + total_h b_v,h^T) W_o,h^T
+
+    so that all products over the positions are of whole rows (B, N, d), which are in memory as a
+    matrix product wants them; a single head is not, and would be copied. The small products with
+    W_v and W_o cost as much as 2 p positions, p = embed_dim / num_heads, so short sequences take
+    the plain order, and so do features that are many times wider than a head.
+    """
+
+    def init_state(self, batch_size: int) -> Any:
+        """The state of a stream before its first token; causal layers only. Its size does not
+        depend on the context."""
+        self._expect_causal("init_state")
+        return self._start(batch_size, self.head_dim)
+
+    def prefill(
+        self, x: Tensor, key_padding_mask: Tensor | None = None, state: Any = None
+    ) -> tuple[Tensor, Any]:
+        """A causal forward over x that goes on from a state and returns the state after it."""
+        self._expect_causal("prefill")
+        call, values = self._arrange(x, None, None, key_padding_mask)
+        batch = call.x.shape[0]
+        state = self._start(batch, self.head_dim) if state is None else state
+        if len(state.seen) != batch:
+            raise ValueError(f"the state has batch size {len(state.seen)}; expected {batch}")
+        heads, state = self._advance(*self._project(call, values), call.ignore, state)
+        return call.restore(self._output(heads, call)), state
+
+    def factors(
+        self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
+    ) -> Kernel:
+        """The attention matrix (B, h, N, M): as factors, formed only where causal."""
+        call, values = self._arrange(query, key, None, key_padding_mask)
+        q, k, _ = self._project(call, values)
+        if self.causal:
+            return DenseKernel(self._weights(q, k, call))
+        left, right, scale = self._by_head(q, k, call)
+        return KernelFactors(_without_silent(_scaled(left, scale), call), right)
+
+    # -- what a subclass writes -------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def _width(self) -> int:
+        """The width m of the factors of a head."""
+
+    @abstractmethod
+    def _factors(
+        self, q: Tensor, k: Tensor, hidden_queries: Tensor | None, hidden_keys: Tensor | None
+    ) -> Factors:
+        """The factors of q (B, N, h, p) and k (B, M, h, p); ignored keys have zero rows."""
+
+    @abstractmethod
+    def _start(self, batch: int, width: int) -> Any:
+        """The state before the first token, for values of some width; has a field seen (B,)."""
+
+    @abstractmethod
+    def _advance(
+        self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None, state: Any
+    ) -> tuple[Tensor, Any]:
+        """q, k (B, h, N, p), v (B, h, N, c) after a state: heads (B, h, N, c) and the next one."""
+
+    # -- the product ------------------------------------------------------------------------------
+
+    def _attend(self, call: Sequences, values: Tensor) -> Tensor:
+        if self.causal:
+            return super()._attend(call, values)
+        if self._folds(call):
+            return silence(self._folded(call, values), call)
+        q, k, v = self._project(call, values)
+        left, right, scale = self._by_head(q, k, call)
+        return self._output(_scaled(left @ (right.mT @ v), scale), call)
+
+    def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        """The causal form."""
+        heads, _ = self._advance(q, k, v, ignore, self._start(q.shape[0], v.shape[-1]))
+        return heads
+
+    def _weights(self, q: Tensor, k: Tensor, call: Sequences) -> Tensor:
+        if self.causal:
+            return super()._weights(q, k, call)
+        left, right, scale = self._by_head(q, k, call)
+        return _without_silent(_scaled(left, scale), call) @ right.mT
+
+    def _by_head(
+        self, q: Tensor, k: Tensor, call: Sequences
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """left (B, h, N, m), right (B, h, M, m), scale (B, h, N)."""
+        left, right, _, scale = self._factors_of(q.transpose(1, 2), k.transpose(1, 2), call)
+        return left.transpose(1, 2), right.transpose(1, 2), None if scale is None else scale.mT
+
+    def _factors_of(self, q: Tensor, k: Tensor, call: Sequences) -> Factors:
+        return self._factors(q, k, call.ignore if call.is_self else None, call.ignore)
+
+    def _folds(self, call: Sequences) -> bool:
+        """Whether the folded order is the cheaper one: its products against products and copies."""
+        wide, plain = self.num_heads * self._width, self.embed_dim + self._width + _COPY
+        if torch.compiler.is_compiling():  # a graph for any length: as for long sequences
+            return wide < plain
+        positions = call.x.shape[1] + call.y.shape[1]
+        return wide * (positions + 2 * self.head_dim) < plain * positions
+
+    def _folded(self, call: Sequences, values: Tensor) -> Tensor:
+        x, y, z = sources(call, values)
+        d, heads = self.embed_dim, (self.num_heads, self.head_dim)
+        w_qk, w_v = self.in_proj_weight.split([2 * d, d])
+        b_qk, b_v = (None, None)
+        if self.in_proj_bias is not None:
+            b_qk, b_v = self.in_proj_bias.split([2 * d, d])
+        if x is y:
+            q, k = F.linear(x, w_qk, b_qk).chunk(2, -1)
+        else:
+            (w_q, w_k), (b_q, b_k) = w_qk.chunk(2), (None, None) if b_qk is None else b_qk.chunk(2)
+            q, k = F.linear(x, w_q, b_q), F.linear(y, w_k, b_k)
+        q, k = q.unflatten(-1, heads), k.unflatten(-1, heads)
+        left, right, total, scale = self._factors_of(q, k, call)
+        pooled = right.flatten(2).mT @ z  # (B, h m, d)
+        sums = pooled.unflatten(1, (self.num_heads, -1)) @ w_v.unflatten(0, heads).mT
+        if b_v is not None:  # (B, h, m, p)
+            sums = sums + total.unsqueeze(-1) * b_v.unflatten(0, heads).unsqueeze(1)
+        out = sums @ self.out_proj.weight.mT.unflatten(0, heads)  # (B, h, m, d)
+        rows, out = _scaled(left, scale).flatten(2), out.flatten(1, 2)
+        if self.out_proj.bias is None:
+            return rows @ out
+        return torch.baddbmm(self.out_proj.bias.expand(len(rows), 1, d), rows, out)
+
+
+def inner_products(rows: Tensor, vectors: Tensor) -> Tensor:
+    """<rows_i, vector> for rows (B, N, h, m) and vectors (B, h, m), or c of them (B, h, m, c):
+    (B, N, h) or (B, N, h, c). One product, whose second factor (B, h m, h c) is block diagonal,
+    for all heads: rows stay as they are."""
+    columns = vectors if vectors.dim() == 4 else vectors.unsqueeze(-1)
+    heads, width = columns.shape[1], columns.shape[-1]
+    diagonal = torch.eye(heads, dtype=columns.dtype, device=columns.device)
+    blocks = columns.unsqueeze(3) * diagonal[:, None, :, None]  # (B, h, m, h, c)
+    products = rows.flatten(2) @ blocks.flatten(3).flatten(1, 2)
+    by_head: Tensor = products.unflatten(-1, (heads, width))
+    return by_head if vectors.dim() == 4 else by_head.squeeze(-1)
+
+
+def weighted_sums(rows: Tensor, weights: Tensor) -> Tensor:
+    """sum_i w_i rows_i for rows (B, N, h, m) and weights (B, N, h): (B, h, m), by one product."""
+    all_pairs = rows.flatten(2).mT @ weights  # (B, h m, h): of every head with every weight
+    by_head: Tensor = all_pairs.unflatten(1, rows.shape[2:])
+    return by_head.diagonal(dim1=1, dim2=3).mT
+
+
+def inverse(sums: Tensor) -> Tensor:
+    """1 / sums, and 1 where there is nothing to divide."""
+    return sums.masked_fill(sums == 0, 1.0).reciprocal()
+
+
+def _scaled(rows: Tensor, scale: Tensor | None) -> Tensor:
+    return rows if scale is None else rows * scale.unsqueeze(-1)
+
+
+def _without_silent(left: Tensor, call: Sequences) -> Tensor:
+    silent = silent_queries(call)
+    return left if silent is None else left.masked_fill(silent[:, None, :, None], 0.0)

@@ -1,0 +1,81 @@
+"""No attention: every position keeps its own value. The control of a comparison."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .base import Streaming
+from .inputs import Sequences
+from .projected import MixingAttention, hide
+from .registry import register
+
+
+class NoneState(NamedTuple):
+    """Nothing is remembered but the number of streams."""
+
+    batch_size: int
+
+
+@register(
+    "none",
+    paper="Tay et al.: Long Range Arena, ICLR 2021 (the benchmark that it is a control for)",
+    cost="O(N)",
+    causal=True,
+    cross=False,
+    streaming=True,
+    any_length=True,
+)
+class NoneAttention(Streaming, MixingAttention):
+    """o(x_i) = W_o (W_v x_i + b_v) + b_o: the attention matrix is the identity, in every head. What
+    a network reaches with it, it reaches without looking at any other position.
+
+    in_proj_weight (d, d) is W_v alone; there are no queries and keys. causal=True changes nothing
+    but what may be asked of the layer: the causal mask, streams.
+    """
+
+    has_cross = False
+    parts = 1
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        causal: bool = False,
+        bias: bool = True,
+        batch_first: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            embed_dim, num_heads, causal=causal, bias=bias,
+            batch_first=batch_first, device=device, dtype=dtype,
+        )  # fmt: skip
+
+    def init_state(self, batch_size: int) -> NoneState:
+        """The state of a stream before its first token; causal layers only."""
+        self._expect_causal("init_state")
+        return NoneState(batch_size)
+
+    def prefill(
+        self, x: Tensor, key_padding_mask: Tensor | None = None, state: NoneState | None = None
+    ) -> tuple[Tensor, NoneState]:
+        """A forward over x, and the state as it was."""
+        self._expect_causal("prefill")
+        call, values = self._arrange(x, None, None, key_padding_mask)
+        batch = call.x.shape[0]
+        state = NoneState(batch) if state is None else state
+        if state.batch_size != batch:
+            raise ValueError(f"the state has batch size {state.batch_size}; expected {batch}")
+        return call.restore(self._attend(call, values)), state
+
+    def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Values (B, h, N, p), which stand for queries and keys too: nobody looks at those."""
+        v = self._heads(self._linear(hide(values, call.ignore), 0, self.embed_dim))
+        return v, v, v
+
+    def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        return v

@@ -1,0 +1,154 @@
+"""Nystrom attention: the softmax matrix through landmarks."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..ksvd.precision import widen, without_autocast
+from .base import check_positive
+from .compact import permute, valid_first
+from .landmarks import Landmarks
+from .projected import MixingAttention
+from .pseudo_inverse import third_order
+from .registry import register
+
+
+@register(
+    "nystrom",
+    paper="Xiong et al.: Nystromformer: A Nystrom-Based Algorithm for Approximating "
+    "Self-Attention, AAAI 2021",
+    cost="O(N m)",
+    causal=False,
+    cross=False,
+    streaming=False,
+    any_length=True,
+)
+class NystromAttention(MixingAttention):
+    """Nystromformer's attention. With m landmarks, the means q~, k~ (m, p) of consecutive runs of
+    queries and of keys, and S(a, b) = softmax(a b^T / sqrt(p)) by rows, per head
+
+        K = S(q, k~) S(q~, k~)^+ S(q~, k)        o_i = sum_j K_ij v_j + sum_t c_t v_(i + t)
+
+    where ^+ is an iterative pseudo-inverse and c a learned kernel over `residual_width` neighbours,
+    one for each head (`residual_width=None`: without). The matrix given with need_weights contains
+    the residual. Self-attention only: the residual adds values to the queries at their places.
+
+    Unlike the published code: runs are taken along the valid positions and differ by one in length
+    where m does not divide their number; so are neighbours, so padding changes nothing wherever it
+    stands. A sequence of at most m valid positions gets the softmax itself, which the formula gives
+    up to the error of the iteration. The pseudo-inverse starts from the norms of each matrix, not
+    of the batch.
+    """
+
+    has_cross = False
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        landmarks: int = 64,
+        iterations: int = 6,
+        residual_width: int | None = 33,
+        bias: bool = True,
+        batch_first: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            embed_dim, num_heads, bias=bias, batch_first=batch_first, device=device, dtype=dtype
+        )
+        check_positive(landmarks=landmarks, iterations=iterations)
+        self.landmarks, self.iterations = landmarks, iterations
+        self.residual: nn.Parameter | None = None
+        if residual_width is not None:
+            check_positive(residual_width=residual_width)
+            if residual_width % 2 == 0:
+                raise ValueError(
+                    f"residual_width is {residual_width}; expected an odd number or None"
+                )
+            kernel = torch.empty(num_heads, residual_width, device=device, dtype=dtype)
+            self.residual = nn.Parameter(kernel)
+            self._reset_residual()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        self._reset_residual()
+
+    def _reset_residual(self) -> None:
+        if self.residual is not None:
+            bound = 1.0 / math.sqrt(self.residual.shape[1])
+            nn.init.uniform_(self.residual, -bound, bound)
+
+    def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        landmarks = Landmarks(self.landmarks, k.shape[2], ignore)
+        keys = _visible(ignore)
+        if landmarks.all_single:
+            out = F.scaled_dot_product_attention(q, k, v, attn_mask=keys)
+        else:
+            q_mean, k_mean = landmarks.means(q), landmarks.means(k)  # (B, h, m, p)
+            seen = F.scaled_dot_product_attention(q_mean, k, v, attn_mask=keys)  # (B, h, m, c)
+            with without_autocast(q.device):
+                inverse = self._inverse(widen(q_mean), widen(k_mean), landmarks.empty)
+                values = (inverse @ widen(seen)).to(seen.dtype)
+            if landmarks.single is not None:
+                single = landmarks.single[:, None, None, None]
+                values = torch.where(single, landmarks.means(v).to(values.dtype), values)
+            out = F.scaled_dot_product_attention(
+                q, k_mean, values, attn_mask=_visible(landmarks.empty)
+            )
+        return out if self.residual is None else out + convolve(v, self.residual, ignore)
+
+    def _inverse(self, q_mean: Tensor, k_mean: Tensor, empty: Tensor | None) -> Tensor:
+        """S(q~, k~)^+ (B, h, m, m); where landmarks are empty, the identity stands for them, which
+        nobody sees and which leaves the norms of the rest alone."""
+        scores = (q_mean * q_mean.shape[-1] ** -0.5) @ k_mean.mT
+        if empty is None:
+            return third_order(scores.softmax(-1), self.iterations)
+        nobody = empty[:, None, :, None]
+        scores = scores.masked_fill(empty[:, None, None, :], -torch.inf).masked_fill(nobody, 0.0)
+        one = torch.eye(scores.shape[-1], dtype=scores.dtype, device=scores.device)
+        return third_order(torch.where(nobody, one, scores.softmax(-1)), self.iterations)
+
+    def extra_repr(self) -> str:
+        width = None if self.residual is None else self.residual.shape[1]
+        return (
+            f"{self.embed_dim}, {self.num_heads}, landmarks={self.landmarks}, "
+            f"iterations={self.iterations}, residual_width={width}"
+        )
+
+
+def _visible(ignore: Tensor | None) -> Tensor | None:
+    """The mask for scores (B, 1, 1, M), True = visible; where nothing is, all is: a softmax over
+    nothing has no gradient, and what comes of it is zeroed afterwards."""
+    if ignore is None:
+        return None
+    return (~ignore | ignore.all(-1, keepdim=True))[:, None, None, :]
+
+
+def convolve(v: Tensor, kernel: Tensor, ignore: Tensor | None) -> Tensor:
+    """Each row of v (B, h, N, c) with its valid neighbours, weighted by kernel (h, w), w odd."""
+    if ignore is None:
+        return _convolve(v, kernel)
+    order, place = valid_first(ignore)
+    v = v.masked_fill(ignore[:, None, :, None], 0.0)
+    return permute(_convolve(permute(v, order), kernel), place)
+
+
+def _convolve(v: Tensor, kernel: Tensor, block: int = 64) -> Tensor:
+    """As products of a Toeplitz matrix with blocks of rows and their margins: faster than torch's
+    depthwise convolution on a CPU, forward and backward."""
+    batch, heads, length, width = v.shape
+    reach = kernel.shape[1] // 2
+    window, blocks = block + 2 * reach, -(-length // block)
+    margins = (0, 0, 0, 0, reach, reach + blocks * block - length)
+    rows = F.pad(v.permute(1, 2, 0, 3), margins).flatten(2)  # (h, N', B * c)
+    windows = rows.unfold(1, window, block).mT  # (h, blocks, window, B * c)
+    # row i of the matrix is the kernel, i places to the right
+    toeplitz = F.pad(kernel, (0, block)).repeat(1, block)[:, : block * window]
+    out = toeplitz.view(heads, 1, block, window).to(rows.dtype) @ windows
+    return out.view(heads, blocks * block, batch, width).permute(2, 0, 1, 3)[:, :, :length]

@@ -1,0 +1,73 @@
+"""The registry as a page: `python -m primal_attention.attention.page > docs/attentions.md`."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+
+from . import AttentionInfo, attention_info, available_attentions
+
+COMMON = ("bias", "batch_first", "device", "dtype")
+
+INTRODUCTION = """\
+# Attentions
+
+<!-- Written by `python -m primal_attention.attention.page` from the registry; do not edit. -->
+
+All are made by `make_attention(name, embed_dim, num_heads, **options)` and called as
+`nn.MultiheadAttention`. Every one honours `key_padding_mask` exactly: a sequence gives the same
+alone and padded in a batch, wherever the padding stands. What one cannot do raises.
+
+- **time**: growth with the length N
+- **masks**: `padding` is `key_padding_mask`; `pairs` are masks of single pairs, `attn_mask`
+- **causal**: has the option `causal=True`
+- **cross**: keys may be of another sequence than queries
+- **streaming**: a causal layer goes on token by token, `init_state`, `prefill` and `step`
+- **any length**: no maximal length
+"""
+
+OPTIONS = """\
+The options `bias=True`, `batch_first=True`, `device=None` and `dtype=None` are those of
+`nn.MultiheadAttention` and not repeated below. An option without a default must be given.
+"""
+
+
+def page() -> str:
+    """Every registered attention in Markdown."""
+    found = [attention_info(name) for name in available_attentions()]
+    parts = [INTRODUCTION, _table(found), OPTIONS, *map(_section, found)]
+    return "\n".join(parts)
+
+
+def _table(found: list[AttentionInfo]) -> str:
+    rows = [["attention", "time", "masks", "causal", "cross", "streaming", "any length"]]
+    rows.append(["---"] * len(rows[0]))
+    for info in found:
+        facts = (info.causal, info.cross, info.streaming, info.any_length)
+        masks = "padding, pairs" if info.pair_masks else "padding"
+        name = f"[{info.name}](#{info.name})"
+        rows.append([name, info.cost, masks, *("yes" if fact else "no" for fact in facts)])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _section(info: AttentionInfo) -> str:
+    options = [f"`{_option(p)}`" for n, p in info.options.items() if n not in COMMON]
+    listed = ", ".join(options) if options else "none of its own"
+    about = [f"## {info.name}", "", _summary(info), "", f"- class: `{info.build.__name__}`"]
+    return "\n".join([*about, f"- options: {listed}", f"- paper: {info.paper}", ""])
+
+
+def _summary(info: AttentionInfo) -> str:
+    """The first sentence of the mechanism's file."""
+    text = inspect.getdoc(sys.modules[info.build.__module__]) or ""
+    return text.partition("\n\n")[0].replace("\n", " ")
+
+
+def _option(option: inspect.Parameter) -> str:
+    kind = inspect.formatannotation(option.annotation).strip("'")
+    default = "" if option.default is option.empty else f" = {option.default!r}"
+    return f"{option.name}: {kind}{default}"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,116 @@
+"""SOFT: attention with a Gaussian kernel in place of softmax, through landmarks."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..ksvd.precision import widen, without_autocast
+from .base import check_positive
+from .inputs import Sequences
+from .landmarks import Landmarks
+from .projected import MixingAttention, hide
+from .pseudo_inverse import newton
+from .registry import register
+
+
+@register(
+    "soft",
+    paper="Lu et al.: SOFT: Softmax-free Transformer with Linear Complexity, NeurIPS 2021",
+    cost="O(N m)",
+    causal=False,
+    cross=False,
+    streaming=False,
+    any_length=True,
+)
+class SoftAttention(MixingAttention):
+    """SOFT's attention. Queries are keys (one projection), the kernel is Gaussian,
+    G(a, b)_ij = exp(-|a_i - b_j|^2 / (2 sqrt(p))), and with m landmarks, the means q~ (m, p) of
+    consecutive runs of queries, per head
+
+        K = G(q, q~) G(q~, q~)^+ G(q~, q)        o_i = sum_j K_ij v_j
+
+    where ^+ is the pseudo-inverse by Newton's iteration. K is symmetric, its rows do not add up to
+    one. Self-attention only, since there is one projection: `in_proj_weight` holds W_q and W_v.
+
+    Unlike the published code, which samples landmarks on the grid of an image by a convolution:
+    they are means of runs along the valid positions (the paper's pooling), so padding changes
+    nothing wherever it stands. A sequence of at most m valid positions gets K = G(q, q), which the
+    formula gives up to the error of the iteration. Newton's iteration starts from the norms of each
+    matrix, where convergence is certain, and needs no search for a smaller step.
+    """
+
+    has_cross = False
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        landmarks: int = 49,
+        iterations: int = 20,
+        bias: bool = True,
+        batch_first: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            embed_dim, num_heads, bias=bias, batch_first=batch_first, device=device, dtype=dtype
+        )
+        check_positive(landmarks=landmarks, iterations=iterations)
+        self.landmarks, self.iterations = landmarks, iterations
+        # the base made room for W_k too
+        self.in_proj_weight = nn.Parameter(self.in_proj_weight.detach()[embed_dim:].clone())
+        if self.in_proj_bias is not None:
+            self.in_proj_bias = nn.Parameter(self.in_proj_bias.detach()[embed_dim:].clone())
+        self.reset_parameters()
+
+    def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, d = hide(call.x, call.ignore), self.embed_dim
+        if values is call.x:
+            q, v = self._linear(x, 0, 2 * d).chunk(2, dim=-1)
+        else:
+            q, v = self._linear(x, 0, d), self._linear(hide(values, call.ignore), d, 2 * d)
+        heads = self._heads(q)
+        return heads, heads, self._heads(v)
+
+    def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        if ignore is not None:
+            v = v.masked_fill(ignore[:, None, :, None], 0.0)
+        with without_autocast(q.device):
+            return self._through_landmarks(widen(q), widen(v), ignore).to(v.dtype)
+
+    def _through_landmarks(self, q: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        landmarks = Landmarks(self.landmarks, q.shape[2], ignore)
+        if landmarks.all_single:
+            return gaussian(q, q) @ v
+        means = landmarks.means(q)  # (B, h, m, p)
+        near = gaussian(q, means)  # (B, h, N, m)
+        inner = gaussian(means, means)  # (B, h, m, m)
+        seen = near.mT @ v  # (B, h, m, c)
+        if landmarks.empty is not None:
+            # the identity stands for empty landmarks: it leaves the norms of the rest alone
+            nobody = landmarks.empty[:, None, :, None]
+            one = torch.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device)
+            inner = torch.where(nobody | nobody.mT, one, inner)
+            seen = seen.masked_fill(nobody, 0.0)
+        values = newton(inner, self.iterations) @ seen
+        if landmarks.single is not None:
+            single = landmarks.single[:, None, None, None]
+            values = torch.where(single, landmarks.means(v), values)
+        return near @ values
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.embed_dim}, {self.num_heads}, landmarks={self.landmarks}, "
+            f"iterations={self.iterations}"
+        )
+
+
+def gaussian(a: Tensor, b: Tensor) -> Tensor:
+    """exp(-|a_i - b_j|^2 / (2 sqrt(p))) of a (..., N, p) and b (..., M, p): (..., N, M)."""
+    scale = a.shape[-1] ** -0.5
+    half_a = (0.5 * scale) * a.square().sum(-1, keepdim=True)
+    half_b = (0.5 * scale) * b.square().sum(-1).unsqueeze(-2)
+    exponent: Tensor = (scale * a) @ b.mT
+    return exponent.sub_(half_a).sub_(half_b).exp_()  # a product's backward needs no result

@@ -1,0 +1,133 @@
+"""YOSO-E: the expected number of hash collisions as attention weight."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..ksvd.precision import widen, without_autocast
+from .base import check_positive
+from .inputs import Sequences
+from .projected import MixingAttention
+from .registry import register
+
+
+@register(
+    "yoso",
+    paper="Zeng et al.: You Only Sample (Almost) Once: Linear Cost Self-Attention Via Bernoulli "
+    "Sampling, ICML 2021",
+    cost="O(N^2)",
+    causal=False,
+    cross=True,
+    streaming=False,
+    any_length=True,
+)
+class YosoAttention(MixingAttention):
+    """YOSO-E, the expectation form of YOSO. Queries and keys are brought to unit length; two of
+    them fall into one bucket of tau random hyperplanes with probability
+
+        K_ij = (1 - arccos(<q_i, k_j>) / pi)^tau        o_i = u_i / |u_i|,  u_i = sum_j K_ij v_j
+
+    per head. The rows of K do not add up to one; the output is brought to unit length instead, as
+    in the published code. The matrix given with need_weights is K, before that.
+
+    The gradient is that of the formula. The published code replaces the factor
+    tau (1 - arccos(x) / pi)^(tau - 1) / (pi sqrt(1 - x^2)) by its bound tau / 2 K_ij from below,
+    which sampling needs. Exact expectation costs O(N^2) time; memory is O(N), since K is formed in
+    blocks of rows and again in the backward pass.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        tau: int = 9,
+        bias: bool = True,
+        batch_first: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            embed_dim, num_heads, bias=bias, batch_first=batch_first, device=device, dtype=dtype
+        )
+        check_positive(tau=tau)
+        self.tau = tau
+
+    def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        if ignore is not None:
+            v = v.masked_fill(ignore[:, None, :, None], 0.0)
+        with without_autocast(q.device):
+            unit_q, unit_k = (F.normalize(widen(rows), dim=-1) for rows in (q, k))
+            if torch.compiler.is_exporting():  # the number of blocks would fix the length
+                out = _collisions(unit_q, unit_k, widen(v), self.tau)
+            else:
+                out = _Collisions.apply(unit_q, unit_k, widen(v), self.tau)
+        return out.to(v.dtype)
+
+    def _output(self, heads: Tensor, call: Sequences) -> Tensor:
+        return super()._output(F.normalize(heads, dim=-1), call)
+
+    def extra_repr(self) -> str:
+        return f"{self.embed_dim}, {self.num_heads}, tau={self.tau}"
+
+
+class _Collisions(torch.autograd.Function):
+    """sum_j K_ij v_j of unit q (B, h, N, p), k (B, h, M, p) and of v (B, h, M, c), in blocks."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, tau: int) -> Tensor:
+        ctx.save_for_backward(q, k, v)
+        ctx.tau = tau
+        return torch.cat([_collisions(rows, k, v, tau) for rows in q.split(_block(q, k), 2)], 2)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        q, k, v = ctx.saved_tensors
+        grad_q, grad_k, grad_v = [], torch.zeros_like(k), torch.zeros_like(v)
+        size = _block(q, k)
+        for rows, grad in zip(q.split(size, 2), grads[0].split(size, 2), strict=True):
+            cosine = _cosine(rows, k)
+            probability = _probability(cosine)
+            before = _power(probability, ctx.tau - 1)
+            # dK / dcosine = tau before / (pi sqrt(1 - cosine^2)), times the gradient of K
+            slope = cosine.square_().neg_().add_(1.0).rsqrt_().mul_(before)
+            slope.mul_((grad * (ctx.tau / math.pi)) @ v.mT)
+            grad_q.append(slope @ k)
+            grad_k += slope.mT @ rows
+            grad_v += before.mul_(probability).mT @ grad
+        return torch.cat(grad_q, 2), grad_k, grad_v, None
+
+
+def _collisions(q: Tensor, k: Tensor, v: Tensor, tau: int) -> Tensor:
+    return _power(_probability(_cosine(q, k)), tau) @ v
+
+
+def _cosine(q: Tensor, k: Tensor) -> Tensor:
+    """<q_i, k_j>; rounding must not take it to 1 or beyond, where the angle has no derivative."""
+    nearly_one = 1.0 - torch.finfo(q.dtype).eps
+    return (q @ k.mT).clamp_(-nearly_one, nearly_one)
+
+
+def _probability(cosine: Tensor) -> Tensor:
+    """That one random hyperplane does not separate the two."""
+    return cosine.acos().mul_(-1.0 / math.pi).add_(1.0)
+
+
+def _power(base: Tensor, exponent: int) -> Tensor:
+    """base ** exponent by repeated squaring: several times faster than torch's power."""
+    result = base.clone() if exponent & 1 else torch.ones_like(base)
+    while exponent := exponent >> 1:
+        base = base * base
+        if exponent & 1:
+            result.mul_(base)
+    return result
+
+
+def _block(q: Tensor, k: Tensor, entries: int = 2**20) -> int:
+    """Rows of a block whose matrix stays near the caches."""
+    return max(32, entries // (q.shape[0] * q.shape[1] * k.shape[2]))
