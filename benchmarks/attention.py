@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from measure import interleaved, peak_above_start, peak_megabytes, ratio
+from measure import peak_megabytes
 from rivals import (
     Floor,
     FusedSoftmax,
@@ -32,6 +32,7 @@ from rivals import (
 from torch import Tensor, nn
 
 import primal_attention as pa
+from primal_attention.bench.measure import interleaved, peak_above_start, ratio
 
 # d, heads, rank s, batch, N of the two settings; N for the memory figures
 SETTINGS = {

@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from itertools import cycle, pairwise
 
 import torch
-from measure import ratio
 from published_former import PublishedFormer, copy_parameters
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import primal_attention as pa
+from primal_attention.bench.measure import ratio
 from primal_attention.models import SequenceClassifier
 from primal_attention.tasks import Batch, SeriesData, get_task
 from primal_attention.train.optim import make_optimizer

@@ -20,7 +20,8 @@ def test_every_task(name):
     assert isinstance(task, Task)
     assert task.name == name
     assert task.description
-    assert task.recipe("default", ("primal", "primal")) == {}
+    if name.startswith("uea/"):
+        assert task.recipe("default", ("primal", "primal")) == {}
     assert task.status().task == name
 
 

@@ -8,7 +8,19 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from .options import config_options, given, parse_attention, parse_options, parse_seeds
+from .bench import EPILOG as BENCH_EPILOG
+from .bench import bench
+from .data import data_app
+from .options import (
+    AsJson,
+    DataDir,
+    Quiet,
+    config_options,
+    given,
+    parse_attention,
+    parse_options,
+    parse_seeds,
+)
 from .settings import UsageError, resolve
 
 app = typer.Typer(
@@ -18,18 +30,6 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        exists=True,
-        file_okay=False,
-        help="Folder with data sets.",
-        show_default="from the variable PRIMAL_ATTENTION_DATA",
-    ),
-]
 
 
 def _version(asked: bool) -> None:
@@ -129,16 +129,6 @@ def resume(
     old_run(run, quiet=quiet, as_json=as_json)
 
 
-@app.command()
-def data(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Which data sets are here, where they lie, and how to get the others."""
-    from ..tasks import data_status
-    from .show import data_json, show_data, show_json
-
-    found = data_status(data_dir)
-    show_json(data_json(found)) if as_json else show_data(found)
-
-
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
     """Attentions, tasks and recipes."""
@@ -149,3 +139,7 @@ def list_(as_json: AsJson = False) -> None:
     attentions = [attention_info(name) for name in available_attentions()]
     tasks = [get_task(name) for name in available_tasks()]
     show_json(list_json(attentions, tasks)) if as_json else show_list(attentions, tasks)
+
+
+app.command(epilog=BENCH_EPILOG)(bench)
+app.add_typer(data_app, name="data")

@@ -9,11 +9,25 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
 from ..train.config import RunConfig
+
+# options that several commands have
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True,
+        file_okay=False,
+        help="Folder with data sets.",
+        show_default="from the variable PRIMAL_ATTENTION_DATA",
+    ),
+]
 
 F = TypeVar("F", bound=Callable[..., None])
 

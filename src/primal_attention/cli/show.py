@@ -100,15 +100,20 @@ def show_data(found: Sequence[DataStatus]) -> None:
     console().print(table, highlight=False)
     missing = [status for status in found if not status.complete]
     if missing:
-        # the sentences differ in the name only; --json has them all
-        first = f"{missing[0].task}: {missing[0].how_to_get}"
-        rest = "; the others in the same way" if len(missing) > 1 else ""
-        console().print(f"\n{first}{rest}", highlight=False, markup=False)
+        # within the archive the sentences differ in the name only; --json has them all
+        families = [status.task.split("/")[0] for status in missing]
+        for i, status in enumerate(missing):
+            alike = families[i] == "uea"
+            if alike and families.index(families[i]) < i:
+                continue
+            rest = "; the others in the same way" if alike and families.count("uea") > 1 else ""
+            sentence = f"{status.task}: {status.how_to_get}{rest}"
+            console().print(f"\n{sentence}", highlight=False, markup=False)
 
 
 # -- list ----------------------------------------------------------------------------------------
 
-ABILITIES = ("causal", "cross", "streaming", "any_length")
+ABILITIES = ("causal", "cross", "streaming", "any_length", "pair_masks")
 
 
 def list_json(attentions: Sequence[AttentionInfo], tasks: Sequence[Task]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from ..names import unknown
 from .base import DataError, DataStatus, Task
 from .examples import Batch
+from .lra import arena_tasks
 from .series import Normaliser, SeriesData, SeriesSet, stratified_split
 from .uea import archive_tasks
 
@@ -24,7 +25,7 @@ __all__ = [
     "stratified_split",
 ]
 
-_tasks = {task.name: task for task in archive_tasks()}
+_tasks: dict[str, Task] = {task.name: task for task in (*archive_tasks(), *arena_tasks())}
 
 
 def available_tasks() -> tuple[str, ...]:

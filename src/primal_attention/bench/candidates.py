@@ -1,0 +1,143 @@
+"""Candidates of a benchmark by name: attentions of the registry with options, and references."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import torch
+from torch import nn
+
+from ..attention import AttentionInfo, attention_info, available_attentions, make_attention
+from ..models.options import attention_settings
+from ..names import unknown
+from .blocks import Floor, MaterialisedSoftmax
+from .settings import Settings
+
+FLOOR, SOFTMAX = "floor", "softmax"
+REFERENCES = (FLOOR, SOFTMAX)  # what ratios refer to
+KINDS = "weights"  # attentions with this option are compared in all its kinds
+MODEL_OPTIONS = ("batch_first", "device", "dtype")  # those are not a candidate's
+
+EXTRAS: dict[str, Callable[..., nn.Module]] = {
+    FLOOR: lambda width, heads, **place: Floor(width, **place),
+    "softmax:materialised": MaterialisedSoftmax,
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What is measured under `text`: an attention with options, or an entry of EXTRAS."""
+
+    text: str
+    name: str = ""
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def is_extra(self) -> bool:
+        return self.text in EXTRAS
+
+    def attention_options(self, settings: Settings, length: int) -> dict[str, Any]:
+        """The candidate's own options, and those of the benchmark that its attention knows."""
+        known = attention_info(self.name).options
+        common = {"rank": settings.rank, "max_length": length}
+        return {n: v for n, v in common.items() if n in known} | dict(self.options)
+
+    def build(self, settings: Settings, length: int) -> nn.Module:
+        """The attention alone, for sequences of this length."""
+        place = {"device": settings.device, "dtype": getattr(torch, settings.dtype)}
+        if self.is_extra:
+            return EXTRAS[self.text](settings.width, settings.heads, **place)
+        options = attention_settings(
+            [self.name],
+            {self.name: self.attention_options(settings, length)},
+            dropout=0.0, max_length=length, **place,
+        )[0]  # fmt: skip
+        return make_attention(self.name, settings.width, settings.heads, **options)
+
+
+def parse_candidates(text: str) -> tuple[Candidate, ...]:
+    """Candidates between commas: `name`, `name:word` or `name:option=value`, followed by further
+    `option=value` between commas, as in `softmax,primal:free,rank=30,performer:features=128`.
+
+    A word sets the option that has it among its choices (`primal:tied` is weights="tied"), or the
+    option of that name that is true or false.
+    """
+    groups: list[str] = []
+    for part in text.split(","):
+        part = part.strip()
+        if groups and re.match(r"\w+=", part):
+            groups[-1] += f",{part}"
+        else:
+            groups.append(part)
+    candidates = tuple(map(parse_candidate, groups))
+    if len({candidate.text for candidate in candidates}) < len(candidates):
+        raise ValueError(f"the attentions are {text!r}; expected each candidate once")
+    return candidates
+
+
+def parse_candidate(text: str) -> Candidate:
+    """One candidate, e.g. `primal:free,rank=30`; a ValueError names what does not exist."""
+    if text in EXTRAS:
+        return Candidate(text)
+    name, _, rest = text.partition(":")
+    if name not in available_attentions():
+        known = (*available_attentions(), *EXTRAS)
+        raise ValueError(unknown("attention", name, known))
+    info = attention_info(name)
+    options = dict(_option(info, part) for part in rest.split(",")) if rest else {}
+    return Candidate(text, name, tuple(options.items()))
+
+
+def default_candidates() -> tuple[Candidate, ...]:
+    """Everything: the references, and all attentions in all their kinds."""
+    texts = [*REFERENCES, *(extra for extra in EXTRAS if extra not in REFERENCES)]
+    for name in available_attentions():
+        kinds = _choices(attention_info(name)).get(KINDS, ())
+        texts += [f"{name}:{kind}" for kind in kinds] or [name]
+    return tuple(parse_candidate(text) for text in dict.fromkeys(texts))
+
+
+def with_references(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """The candidates, after the references that are not among them."""
+    given = tuple(candidates)
+    texts = {candidate.text for candidate in given}
+    return (*(parse_candidate(text) for text in REFERENCES if text not in texts), *given)
+
+
+def _option(info: AttentionInfo, text: str) -> tuple[str, Any]:
+    """Name and value of `option=value`, or of a word."""
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if equals:
+        known = sorted(option for option in info.options if option not in MODEL_OPTIONS)
+        if name not in known:
+            raise ValueError(unknown(f"option of attention {info.name!r}:", name, known))
+        return name, _value(value)
+    words: dict[str, tuple[str, Any]] = {
+        word: (option, word) for option, choices in _choices(info).items() for word in choices
+    }
+    hints = get_type_hints(info.build.__init__)
+    words |= {o: (o, True) for o in info.options if hints[o] is bool and o not in MODEL_OPTIONS}
+    if text not in words:
+        raise ValueError(unknown(f"kind of attention {info.name!r}:", text, words))
+    return words[text]
+
+
+def _choices(info: AttentionInfo) -> dict[str, tuple[str, ...]]:
+    """The options of an attention whose values are words of a fixed list."""
+    hints = get_type_hints(info.build.__init__)
+    return {o: get_args(hints[o]) for o in info.options if get_origin(hints[o]) is Literal}
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,72 @@
+"""What is measured: the settings that all figures of one benchmark share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from ..names import check_choice
+
+What = Literal["block", "encoder"]
+Mode = Literal["forward", "training"]
+DType = Literal["float32", "float64", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """`what` is a complete attention block (self-attention with its projections) or a two-layer
+    encoder classifier; `mode` is the forward pass without gradients, or training. A block trains
+    forward and backward to its input and its parameters, an encoder takes a whole step with the
+    optimiser; primal layers with the KSVD loss. `rank` goes to all attentions that have one."""
+
+    what: What = "block"
+    mode: Mode = "training"
+    width: int = 64
+    heads: int = 2
+    rank: int = 20
+    batch: int = 1
+    dtype: DType = "float32"
+    device: str = "cpu"
+    threads: int = 2
+    repeats: int = 5
+
+    def __post_init__(self) -> None:
+        check_choice("what", self.what, get_args(What))
+        check_choice("pass", self.mode, get_args(Mode))
+        check_choice("dtype", self.dtype, get_args(DType))
+        for name in ("width", "heads", "rank", "batch", "threads", "repeats"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
+        if self.width % self.heads:
+            raise ValueError(f"heads is {self.heads}; expected a divisor of width = {self.width}")
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Settings:
+        return cls(**fields)
+
+    @property
+    def title(self) -> str:
+        """What was measured, in words."""
+        subject = {
+            ("block", "forward"): "Forward pass of an attention block",
+            ("block", "training"): "Forward and backward pass of an attention block",
+            ("encoder", "forward"): "Forward pass of a two-layer encoder classifier",
+            ("encoder", "training"): "Training step of a two-layer encoder classifier",
+        }[self.what, self.mode]
+        return (
+            f"{subject}: width {self.width}, {_count(self.heads, 'head')}, rank {self.rank}, "
+            f"batch {self.batch}, {self.dtype}, {self._place}"
+        )
+
+    @property
+    def _place(self) -> str:
+        return _count(self.threads, "thread") if self.device == "cpu" else self.device
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

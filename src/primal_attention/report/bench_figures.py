@@ -1,0 +1,168 @@
+"""Figures from the folder of a benchmark: growth with the length, and accuracy against speed.
+
+from primal_attention.report.bench_figures import bubbles, growth
+
+growth("bench/block-training-001")        # growth.png and growth.svg in the folder
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..bench import Results, match_accuracies, read_results
+from ..bench.candidates import FLOOR, SOFTMAX
+from ..bench.results import Growing
+from ..bench.table import short
+from ..train.errors import RunError
+from .style import FORMATS, INK, MUTED, PALETTE, new_figure, save, spread, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
+LABEL_GAP = 0.048  # between labels, of the height of the axes
+LARGEST_BUBBLE = 1600.0  # points squared
+SMALLEST_BUBBLE = 12.0
+
+
+class Look(NamedTuple):
+    colour: str
+    line: str
+
+
+def growth(folder: Path | str, *, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Time and peak memory against length, both axes logarithmic, with the exponents of growth at
+    the names: growth.png and growth.svg in the folder."""
+    results = read_results(folder)
+    if not any(results.series(name, "seconds") for name in results.candidates):
+        raise RunError(f"{folder} has no measured time; expected at least one")
+    with style():
+        figure = new_figure(12.0, max(4.2, 0.32 * len(results.candidates) + 1.4))
+        figure.suptitle(results.settings.title, x=0.01, ha="left", fontsize=11)
+        time, memory = figure.subplots(1, 2)
+        _lines(time, results, "seconds", 1e3)
+        _lines(memory, results, "peak_mb", 1.0)
+        time.set_title("Time, ms (with the exponent of growth)")
+        memory.set_title("Peak memory above inputs and parameters, MB (with the exponent)")
+        return save(figure, Path(folder) / "growth", formats)
+
+
+def bubbles(
+    folder: Path | str, accuracies: Mapping[str, float], *, formats: Sequence[str] = FORMATS
+) -> list[Path]:
+    """Accuracy, {candidate: per cent}, against speed, with peak memory as the area: bubbles.png and
+    bubbles.svg in the folder, at the longest length that most of the candidates reached."""
+    results = read_results(folder)
+    known = match_accuracies(results, dict(accuracies))
+    length = _common_length(results, known)
+    looks = _looks(results.candidates)
+    points = []
+    for name, accuracy in known.items():
+        cell = results.cells.get((name, length))
+        if cell is not None and cell.seconds is not None and cell.peak_mb is not None:
+            speed = results.settings.batch / cell.seconds
+            points.append((name, speed, accuracy, cell.peak_mb))
+    with style():
+        figure = new_figure(8.0, 5.4)
+        axes = figure.subplots()
+        most = max(memory for *_, memory in points)
+        for name, speed, accuracy, memory in points:
+            area = max(SMALLEST_BUBBLE, LARGEST_BUBBLE * memory / max(most, 1e-9))
+            axes.scatter(
+                speed, accuracy, s=area, color=looks[name].colour, alpha=0.55, linewidths=0
+            )
+        axes.set_xscale("log")
+        axes.margins(0.16, 0.16)
+        axes.minorticks_off()
+        _plain_ticks(axes.xaxis, axes.get_xlim())
+        axes.set(xlabel=f"sequences per second at N = {length}", ylabel="accuracy, %")
+        axes.set_title(f"{results.settings.title}\nThe area is the peak memory")
+        _label_right(
+            axes,
+            [(speed, accuracy) for _, speed, accuracy, _ in points],
+            [f"{name}, {short(memory)} MB" for name, _, _, memory in points],
+            [looks[name].colour for name, *_ in points],
+        )
+        return save(figure, Path(folder) / "bubbles", formats)
+
+
+# -- parts ---------------------------------------------------------------------------------------
+
+
+def _lines(axes: Axes, results: Results, quantity: Growing, unit: float) -> None:
+    """A line for each candidate, as far as it was measured."""
+    looks = _looks(results.candidates)
+    ends, labels, colours = [], [], []
+    for name in results.candidates:
+        series = {n: unit * v for n, v in results.series(name, quantity).items() if v > 0}
+        if not series:
+            continue
+        lengths, values = list(series), list(series.values())
+        axes.plot(lengths, values, looks[name].line, color=looks[name].colour, markersize=4)
+        exponent = results.exponent(name, quantity)
+        ends.append((lengths[-1], values[-1]))
+        labels.append(name if exponent is None else f"{name}  {exponent:.2f}")
+        colours.append(looks[name].colour)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xlabel("length N")
+    axes.set_xticks(list(results.lengths), [str(length) for length in results.lengths])
+    axes.minorticks_off()
+    _plain_ticks(axes.yaxis, axes.get_ylim())
+    _label_right(axes, ends, labels, colours)
+
+
+def _label_right(
+    axes: Axes, points: Sequence[tuple[float, float]], names: Sequence[str], colours: Sequence[str]
+) -> None:
+    """Names right of the axes, pushed apart, with a hair to the points they belong to."""
+    limits = axes.get_xlim(), axes.get_ylim()
+    to_view = axes.transData + axes.transAxes.inverted()
+    heights = [float(to_view.transform(point)[1]) for point in points]
+    for point, name, colour, height in zip(
+        points, names, colours, spread(heights, LABEL_GAP), strict=True
+    ):
+        axes.annotate(
+            name, point, (1.05, height), xycoords="data", textcoords="axes fraction",
+            color=colour, va="center", ha="left", fontsize=8, annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.4, "relpos": (0, 0.5)},
+        )  # fmt: skip
+    axes.set_xlim(limits[0])
+    axes.set_ylim(limits[1])
+
+
+def _plain_ticks(axis: Axis, limits: tuple[float, float]) -> None:
+    """Numbers as people write them, and more of them where the axis spans few decades."""
+    from matplotlib.ticker import LogLocator
+
+    few = limits[1] / limits[0] < 300
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,), numticks=12))
+    axis.set_major_formatter(lambda value, _: f"{value:,g}")
+
+
+def _looks(candidates: Sequence[str]) -> dict[str, Look]:
+    """Grey for the floor, ink for softmax; the others take colours, then other lines."""
+    references = {FLOOR: Look(MUTED, "o:"), SOFTMAX: Look(INK, "o-")}
+    others = [name for name in candidates if name not in references]
+    lines = ("o-", "s--", "^-.", "D:")
+    return references | {
+        name: Look(PALETTE[i % len(PALETTE)], lines[i // len(PALETTE) % len(lines)])
+        for i, name in enumerate(others)
+    }
+
+
+def _common_length(results: Results, known: Mapping[str, float]) -> int:
+    """The longest of the lengths at which most of the candidates were measured."""
+    counts = {
+        length: sum(length in results.series(name, "seconds") for name in known)
+        for length in results.lengths
+    }
+    most = max(counts.values(), default=0)
+    if most == 0:
+        raise RunError(
+            "no candidate has both an accuracy and a time; expected accuracies of "
+            f"{', '.join(results.candidates)}"
+        )
+    return max(length for length, count in counts.items() if count == most)

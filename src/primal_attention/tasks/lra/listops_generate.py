@@ -1,0 +1,153 @@
+"""ListOps files by the benchmark's rules, from a seed."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..base import DataError
+from .files import Progress, replace_file, replace_json, replacing, work_off
+from .listops import CLOSE, FIRST_OPERATOR, HEADER, OPERATORS, SPLITS, depth, value
+from .listops_trees import Ints, ListOpsSettings, draw
+
+CHUNK = 500  # expressions of a file of work
+
+_FILES = {split: f"basic_{name}.tsv" for split, name in SPLITS.items()}
+
+
+class Statistics(NamedTuple):
+    """Of all expressions together."""
+
+    cases: int
+    length: dict[str, float]  # least, mean, greatest
+    depth: dict[str, float]
+    operators: dict[str, float]  # shares
+    classes: dict[str, float]  # shares
+
+
+def generate(
+    folder: Path,
+    settings: ListOpsSettings | None = None,
+    *,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> Statistics:
+    """Write `basic_{train,val,test}.tsv`; a run that was interrupted goes on where it was.
+
+    Every label is evaluated a second time, from the text's tokens by a stack. `progress` gets the
+    chunks that are done and their number. The statistics go to `statistics.json` as well.
+    """
+    settings = settings or ListOpsSettings()
+    chunks = -(-settings.total // CHUNK)
+    # a folder of its own for each kind of file: chunks of other settings are never mixed in
+    key = hashlib.sha256(repr(settings).encode()).hexdigest()[:12]
+    parts = Path(folder) / f".listops-{key}"
+    if not parts.is_dir():
+        made = _made_before(Path(folder), settings)
+        if made is not None:
+            return made
+    parts.mkdir(parents=True, exist_ok=True)
+    jobs = [
+        _Job(settings, number, min(CHUNK, settings.total - number * CHUNK), _part(parts, number))
+        for number in range(chunks)
+        if not _part(parts, number).is_file()
+    ]
+    work_off(_write_chunk, jobs, total=chunks, workers=workers, progress=progress)
+    return _join(Path(folder), settings, parts, chunks)
+
+
+def _made_before(folder: Path, settings: ListOpsSettings) -> Statistics | None:
+    """What `generate` made here with the same settings; other files are never written over."""
+    present = [path for path in map(folder.joinpath, _FILES.values()) if path.is_file()]
+    if not present:
+        return None
+    record = folder / "statistics.json"
+    known = json.loads(record.read_bytes()) if record.is_file() else {}
+    if known.get("settings") != asdict(settings):
+        raise DataError(f"{present[0]} is there and was not made with {settings}; remove it first")
+    return Statistics(**known["statistics"])
+
+
+def _part(parts: Path, number: int) -> Path:
+    return parts / f"{number:05d}.npz"
+
+
+class _Job(NamedTuple):
+    settings: ListOpsSettings
+    number: int
+    size: int
+    path: Path
+
+
+def _write_chunk(job: _Job) -> None:
+    drawn = draw(job.settings, job.number, job.size)
+    facts = np.zeros(
+        (job.size, 3 + len(OPERATORS)), dtype=np.int64
+    )  # length, depth, value, operators
+    for row, (_, label, code) in zip(facts, drawn, strict=True):
+        tokens = np.frombuffer(code, dtype=np.uint8)
+        if value(tokens) != label:
+            raise DataError(f"an expression has the label {label}; expected {value(tokens)}")
+        row[:3] = len(tokens), depth(tokens), label
+        row[3:] = np.bincount(tokens, minlength=CLOSE)[FIRST_OPERATOR:CLOSE]
+    text = "".join(f"{source}\t{label}\n" for source, label, _ in drawn).encode()
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, facts=facts, text=np.frombuffer(text, dtype=np.uint8))
+    replace_file(job.path, buffer.getvalue())
+
+
+def _join(folder: Path, settings: ListOpsSettings, parts: Path, chunks: int) -> Statistics:
+    """Chunks to the three files, and the chunks removed."""
+    facts: list[Ints] = []
+    seen: set[bytes] = set()
+    lines = (line for number in range(chunks) for line in _lines(parts, number, facts))
+    for split, name in _FILES.items():
+        with replacing(folder / name) as file:
+            file.write(HEADER + b"\n")
+            for _, line in zip(range(getattr(settings, split)), lines, strict=False):
+                digest = hashlib.blake2b(line, digest_size=12).digest()
+                if digest in seen:
+                    raise DataError(
+                        f"an expression was drawn twice with {settings}; expected lengths at which "
+                        "all are different"
+                    )
+                seen.add(digest)
+                file.write(line)
+    result = statistics(np.concatenate(facts))
+    known = {"settings": asdict(settings), "statistics": result._asdict()}
+    replace_json(folder / "statistics.json", known)
+    for path in parts.iterdir():
+        path.unlink()
+    parts.rmdir()
+    return result
+
+
+def _lines(parts: Path, number: int, facts: list[Ints]) -> list[bytes]:
+    with np.load(_part(parts, number), allow_pickle=False) as stored:
+        facts.append(stored["facts"])
+        text: bytes = stored["text"].tobytes()
+        return text.splitlines(keepends=True)
+
+
+def statistics(facts: Ints) -> Statistics:
+    """Of rows (length, depth, value, number of each operator)."""
+
+    def spread(column: Ints) -> dict[str, Any]:
+        mean = round(float(column.mean()), 2)
+        return {"least": int(column.min()), "mean": mean, "greatest": int(column.max())}
+
+    def shares(counts: Ints, names: Sequence[str]) -> dict[str, float]:
+        return {n: round(float(c / counts.sum()), 4) for n, c in zip(names, counts, strict=True)}
+
+    return Statistics(
+        len(facts), spread(facts[:, 0]), spread(facts[:, 1]),
+        shares(facts[:, 3:].sum(0), OPERATORS),
+        shares(np.bincount(facts[:, 2], minlength=10), "0123456789"),
+    )  # fmt: skip

@@ -1,0 +1,81 @@
+"""How to train on a task: our default, and the settings of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Column(NamedTuple):
+    """What the paper chose for one task and one model."""
+
+    rank: int  # s
+    eta: float
+
+
+class Plan(NamedTuple):
+    """How the paper trains: a linear warm-up, then a linear decay to zero at `steps`."""
+
+    batch_size: int
+    steps: int
+    warmup_steps: int
+    evaluations: int  # on the validation set, evenly spaced; a divisor of the steps
+    primalformer: Column  # every layer primal
+    primal_trans: Column  # the last layer primal
+
+
+# fmt: off
+PLANS: Mapping[str, Plan] = {
+    "listops":    Plan(32, 5_000, 1_000, 20, Column(20, 0.1), Column(30, 0.05)),
+    "text":       Plan(32, 20_000, 8_000, 20, Column(20, 0.05), Column(30, 0.1)),
+    "retrieval":  Plan(32, 30_000, 800, 20, Column(30, 0.0), Column(20, 0.05)),
+    "image":      Plan(256, 35_000, 175, 100, Column(30, 0.1), Column(30, 0.1)),
+    "pathfinder": Plan(256, 62_400, 312, 100, Column(30, 0.1), Column(20, 0.05)),
+}
+# fmt: on
+
+
+def recipes(name: str) -> dict[str, dict[str, Any]]:
+    """The recipes of a task by name. "default" is the paper's, with batches of similar length and
+    the usual rank and eta; in "paper" a batch is any cases, and rank and eta are `tuned`."""
+    plan = PLANS[name]
+    paper = {
+        "width": 64,
+        "heads": 2,
+        "feedforward": 128,
+        "dropout": 0.1,
+        "norm": "pre",
+        "activation": "gelu",
+        "positions": "learned",
+        "head": "mlp",
+        "normalise": "none",
+        "optimizer": "adamw",
+        "lr": 1e-4,
+        "weight_decay": 0.0,
+        "schedule": "linear",
+        "warmup_steps": plan.warmup_steps,
+        "batch_size": plan.batch_size,
+        "batching": "random",
+        "epochs": plan.evaluations,
+        "epoch_steps": plan.steps // plan.evaluations,
+        "clip": None,
+        "weights": "data",
+        "anchor_rule": "sample",
+        "rank_multi": 10,
+    }
+    return {"default": paper | {"batching": "bucket"}, "paper": paper}
+
+
+def tuned(name: str, attention: tuple[str, ...]) -> dict[str, Any]:
+    """The paper's rank and eta for a task and a model, which is one attention name a layer."""
+    plan = PLANS[name]
+    if "primal" not in attention:
+        return {"eta": 0.0}
+    if all(layer == "primal" for layer in attention):
+        return plan.primalformer._asdict()
+    if attention[-1] == "primal" and attention.count("primal") == 1:
+        return plan.primal_trans._asdict()
+    raise ValueError(
+        f"the attentions are {', '.join(attention)}; expected for the recipe 'paper' all primal "
+        "(PrimalFormer), the last alone (Primal.+Trans.), or none"
+    )

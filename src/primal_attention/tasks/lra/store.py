@@ -1,0 +1,182 @@
+"""Token stores: files read once, kept as flat arrays that are mapped into memory.
+
+<cache>/<name>/<key>/tokens.npy  (total,) uint8 or uint16      one sequence after the other
+                     lengths.npy (cases, k) int64
+                     labels.npy  (cases,) int64
+                     store.json  checksums; written last, so it says that the store is whole
+
+The key follows from the source: its files, their sizes and times. A build writes parts; one that
+was killed goes on with the first part that is missing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..base import DataError
+from ..series import Integers
+from ..tokens import Tokens, TokenSet
+from .files import replace_file, replace_json, replacing
+
+CACHE = "PRIMAL_ATTENTION_CACHE"
+FORMAT = 1  # raise it when an encoding changes: old stores are then built again
+PART = 2000  # cases of a part
+_ARRAYS = ("tokens", "lengths", "labels")
+
+
+class Encoded(NamedTuple):
+    """Some cases: all their tokens in a row, and how to cut them."""
+
+    tokens: Tokens  # (total,) uint8 or uint16
+    lengths: Integers  # (cases, k)
+    labels: Integers  # (cases,)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the cases of a split come from.
+
+    `items` gives raw cases in an order that never changes; `encode` turns some of them, the first
+    of which has the number that is given, into tokens. `files` decide whether a store is current.
+    """
+
+    name: str  # e.g. "lra/listops train"
+    files: Sequence[Path]
+    items: Callable[[], Iterable[Any]]
+    encode: Callable[[Sequence[Any], int], Encoded]
+    settings: str = ""  # anything else that decides the content
+
+    def key(self) -> str:
+        """A hash of what decides the content."""
+        digest = hashlib.sha256(repr((FORMAT, self.name, self.settings)).encode())
+        for path in self.files:
+            facts = path.stat()
+            digest.update(repr((str(path), facts.st_size, facts.st_mtime_ns)).encode())
+        return digest.hexdigest()[:16]
+
+
+def cache_folder() -> Path:
+    """Where stores are kept: the folder in the environment, else the user's cache."""
+    given = os.environ.get(CACHE)
+    if given:
+        return Path(given).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "primal-attention"
+
+
+def open_set(
+    source: Source,
+    classes: tuple[str, ...],
+    vocabulary: int,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> TokenSet:
+    """The set of a source, from its store; the first time the store is built."""
+    folder = cache_folder() / source.name.replace(" ", "/") / source.key()
+    if not (folder / "store.json").is_file():
+        build(source, folder, progress=progress)
+    tokens, lengths, labels = _read(folder)
+    ends = np.cumsum(lengths.ravel(), dtype=np.int64)
+    starts = (ends - lengths.ravel()).reshape(lengths.shape)
+    checksum = hashlib.sha256((folder / "store.json").read_bytes()).hexdigest()
+    return TokenSet(source.name, tokens, starts, lengths, labels, classes, vocabulary, checksum)
+
+
+def build(
+    source: Source, folder: Path, *, part: int = PART, progress: Callable[[int], None] | None = None
+) -> None:
+    """Write the store of a source into a folder; `progress` gets the number of cases done."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"the cache folder {folder} cannot be made ({error.strerror}); name another one in "
+            f"{CACHE}"
+        ) from error
+    with _alone(folder):
+        if (folder / "store.json").is_file():  # another process was faster
+            return
+        parts: list[Path] = []
+        items = iter(source.items())
+        while chosen := list(islice(items, part)):
+            path = folder / f"part-{part}-{len(parts):05d}.npz"
+            if not path.is_file():
+                _write_part(path, source.encode(chosen, len(parts) * part))
+            parts.append(path)
+            if progress is not None:
+                progress((len(parts) - 1) * part + len(chosen))
+        if not parts:
+            raise DataError(f"{source.name} has no cases in {source.files[0]}; expected some")
+        _join(folder, parts)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Processes that want the same store wait for the one that builds it."""
+    with open(folder / "lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _write_part(path: Path, encoded: Encoded) -> None:
+    buffer = io.BytesIO()
+    np.savez(buffer, tokens=encoded.tokens, lengths=encoded.lengths, labels=encoded.labels)
+    replace_file(path, buffer.getvalue())
+
+
+def _join(folder: Path, parts: Sequence[Path]) -> None:
+    """Parts to the three arrays, one after the other, so that no more than a part is in memory."""
+    lengths = [_stored(path, "lengths") for path in parts]
+    cases, k = sum(map(len, lengths)), lengths[0].shape[1]
+    total = sum(int(each.sum()) for each in lengths)
+    shapes = {"tokens": (total,), "lengths": (cases, k), "labels": (cases,)}
+    sums = {}
+    for name, shape in shapes.items():
+        target = folder / f"{name}.npy"
+        with replacing(target) as file:
+            kind = _stored(parts[0], name).dtype.str
+            header = {"descr": kind, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            for path in parts:
+                file.write(_stored(path, name).data)
+        sums[name] = _checksum(target)
+    replace_json(folder / "store.json", sums)
+    for path in folder.glob("part-*.npz"):
+        path.unlink()
+
+
+def _stored(part: Path, name: str) -> np.ndarray[Any, Any]:
+    with np.load(part, allow_pickle=False) as stored:
+        return np.ascontiguousarray(stored[name])
+
+
+def _read(folder: Path) -> tuple[Tokens, Integers, Integers]:
+    """The arrays, tokens mapped; the checksums are compared, which also reads the file ahead."""
+    try:
+        sums = json.loads((folder / "store.json").read_bytes())
+        wrong = [n for n in _ARRAYS if _checksum(folder / f"{n}.npy") != sums[n]]
+        if not wrong:
+            load = np.lib.format.open_memmap
+            tokens = load(folder / "tokens.npy", mode="r")
+            return tokens, *(np.load(folder / f"{n}.npy", allow_pickle=False) for n in _ARRAYS[1:])
+        reason = f"the checksum of {wrong[0]}.npy is another one"
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error)
+    raise DataError(f"the token store {folder} is damaged ({reason}); remove it to build it again")
+
+
+def _checksum(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

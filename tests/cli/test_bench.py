@@ -1,0 +1,123 @@
+"""`primal bench`, from the command line to its files."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("typer")
+
+import typer
+from typer.testing import CliRunner
+
+from primal_attention.cli.bench import EPILOG, bench
+from primal_attention.cli.settings import UsageError
+
+TINY = ["--width", 16, "--rank", 4, "--threads", 1, "--repeats", 2, "--length", "16:32:x2"]
+
+
+@pytest.fixture
+def run():
+    """Runs the command alone: exit code, stdout, stderr; usage errors are raised."""
+    app = typer.Typer()
+    app.command(epilog=EPILOG)(bench)
+
+    def call(*words):
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done
+
+    return call
+
+
+def test_a_tiny_benchmark(run, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "a.json").write_text('{"softmax": 0.9, "primal": 0.95, "primal:tied": 0.9}')
+    words = [*TINY, "--attention", "softmax,primal,floor", "--out", "out"]
+    done = run(*words, "--accuracies", "a.json")
+    assert done.exit_code == 0
+    folder = tmp_path / "out"
+    assert {path.name for path in folder.iterdir() if path.name[0] != "."} == {
+        "results.json", "results.csv", "table.md",
+        "growth.png", "growth.svg", "bubbles.png", "bubbles.svg",
+    }  # fmt: skip
+    for title in ("Time, ms", "multiples of the floor", "multiples of softmax", "Peak memory"):
+        assert title in done.stdout
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("Forward and backward pass of an attention block: width 16")
+    assert lines[0].endswith("6 cells")
+    assert lines[1] == "out"
+    assert len([line for line in lines if line.startswith("N = ")]) == 6
+    assert "accuracies of 3 names, 2 measured here" in lines
+    found = json.loads((folder / "results.json").read_text())
+    assert found["command"].startswith("primal bench --attention softmax,primal,floor --length ")
+    # again: everything is known, and printed as JSON
+    again = run(*words, "--json")
+    assert again.exit_code == 0
+    assert again.stderr.splitlines()[0].endswith("6 cells, 6 of them known from before")
+    printed = json.loads(again.stdout)
+    assert printed.pop("folder") == "out"
+    assert printed == found
+
+
+def test_references_come_along_and_failures_are_told(run):
+    done = run(*TINY, "--attention", "softmax:dropout=2", "--quiet", "--pass", "forward")
+    assert done.exit_code == 0
+    assert done.stderr == ""
+    assert "floor" in done.stdout
+    reason = "ValueError: dropout is 2; expected a number in [0, 1)"
+    assert f"softmax:dropout=2 at N = 16, 32: error: {reason}" in done.stdout
+    assert "bench/block-forward-001" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--attention", "sofmax"], "did you mean 'softmax'?"),
+        (["--attention", "primal:tide"], "did you mean 'tied'?"),
+        (["--length", "8:4:x2"], "the length is '8:4:x2'"),
+        (["--what", "decoder"], "what is 'decoder'"),
+        (["--pass", "train"], "did you mean 'training'?"),
+        (["--dtype", "int8"], "dtype is 'int8'"),
+        (["--heads", 3], "heads is 3"),
+        (["--budget", 0], "budget is 0"),
+    ],
+)
+def test_wrong_usage(run, words, expected, tmp_path):
+    with pytest.raises(UsageError) as error:
+        run(*TINY, *words)
+    assert expected in error.value.format_message()
+    assert not (tmp_path / "bench").exists()
+
+
+def test_wrong_accuracies_are_told_before_the_work(run, tmp_path):
+    (tmp_path / "a.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"expected \{name: accuracy\}"):
+        run(*TINY, "--accuracies", "a.json")
+    assert not (tmp_path / "bench").exists()
+
+
+def test_an_interrupt_says_how_to_continue(run, monkeypatch):
+    from primal_attention.cli import bench_run
+
+    def interrupted(plan, out, *, watch):
+        watch.started("some where", plan, 0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench_run, "run_bench", interrupted)
+    done = run(*TINY, "--attention", "primal")
+    assert done.exit_code == 130
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("interrupted; continue with: primal bench --attention floor,softmax,")
+    assert last.endswith("--out 'some where'")
+
+
+def test_the_command_is_imported_without_torch():
+    script = (
+        "import sys; import primal_attention.cli.bench; "
+        "print({'torch', 'numpy', 'matplotlib'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "set()\n", done.stderr
