@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         fold_,
         make_attention,
     )
+    from .convert import convert_, load, plan, revert_, save
     from .ksvd import (
         KSVD,
         DenseKernel,
@@ -76,15 +77,21 @@ __all__ = [
     "YosoAttention",
     "attention_info",
     "available_attentions",
+    "convert_",
     "fold_",
     "ksvd",
     "ksvd_loss",
     "ksvd_residuals",
+    "load",
     "make_attention",
+    "plan",
+    "revert_",
+    "save",
 ]
 
 # where a name lives, if not in the rooms `attention` and `ksvd`
 _HOMES = {
+    **dict.fromkeys(("plan", "convert_", "revert_", "save", "load"), ".convert"),
     "ksvd_loss": ".ksvd.loss",
     "PrimalFormerClassifier": ".train.estimator",  # needs an extra, so `import *` leaves it out
 }

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-COMMANDS = ([], ["train"], ["resume"], ["bench"], ["data"], ["list"])
+COMMANDS = ([], ["train"], ["resume"], ["bench"], ["convert"], ["data"], ["list"])
 
 HELP = f"""
 import contextlib, io, json, sys

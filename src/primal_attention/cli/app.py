@@ -10,6 +10,8 @@ import typer
 from .. import __version__
 from .bench import EPILOG as BENCH_EPILOG
 from .bench import bench
+from .convert import EPILOG as CONVERT_EPILOG
+from .convert import convert
 from .data import data_app
 from .options import (
     AsJson,
@@ -142,4 +144,5 @@ def list_(as_json: AsJson = False) -> None:
 
 
 app.command(epilog=BENCH_EPILOG)(bench)
+app.command(epilog=CONVERT_EPILOG)(convert)
 app.add_typer(data_app, name="data")

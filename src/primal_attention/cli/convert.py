@@ -1,0 +1,156 @@
+"""`primal convert`: a converted model from an existing one. torch is imported when it runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .settings import UsageError
+
+if TYPE_CHECKING:
+    from ..convert import Plan
+
+EPILOG = "Example: primal convert models/bert --rank 32 --distill 200 --batches texts.npz -o out"
+
+
+def convert(
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL", exists=True,
+            help="A local folder of a Hugging Face model, or a config.json (an untrained model).",
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Where the converted model goes; without it, plan only."),
+    ] = None,
+    layers: Annotated[
+        str, typer.Option(help="last, all, an index, a slice 2:5 or a regular expression.")
+    ] = "last",
+    rank: Annotated[
+        int | None,
+        typer.Option(help="Directions s of a layer.", show_default="32, or the width of a head"),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="data, free or tied.",
+            show_default="data; free in causal, tied in rotary models",
+        ),
+    ] = None,
+    feature_map: Annotated[str, typer.Option(help="cosine or exp.")] = "cosine",
+    start: Annotated[
+        str, typer.Option(help="warm: take projections over. fresh: for training from scratch.")
+    ] = "warm",
+    length: Annotated[int, typer.Option(help="Sequence length of the cost.", min=1)] = 512,
+    distill: Annotated[
+        int, typer.Option(metavar="N", help="Steps of distillation against the original.", min=0)
+    ] = 0,
+    batches: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False,
+            help="Inputs for the distillation: .npz or .safetensors, named as model arguments.",
+        ),
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Samples in a step of distillation.", min=1)] = 8,
+    model_class: Annotated[
+        str | None,
+        typer.Option("--class", help="A class of transformers.", show_default="from config.json"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:  # fmt: skip
+    """Replace attentions of a model by primal attention; CHANGES THE FUNCTION until trained."""
+    if (distill > 0) != (batches is not None):
+        given, missing = ("--distill", "--batches") if distill else ("--batches", "--distill")
+        raise UsageError(f"{given} is given without {missing}; expected both or neither")
+    if distill and out is None:
+        raise UsageError("--distill is given without --out; expected a folder for the result")
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out} exists and is not empty; expected a new folder")
+    from ..convert import convert_, distill_, plan, save
+    from ..convert.opening import copy_companions, open_model, read_batches
+
+    found, trained = open_model(model, model_class)
+    planned = plan(
+        found, parse_layers(layers), length=length, rank=rank, weights=weights,
+        feature_map=feature_map, start=start,
+    )  # fmt: skip
+    result: dict[str, Any] = {"plan": [row.__dict__ for row in planned.rows], "trained": trained}
+    if not as_json:
+        show_plan(planned, trained)
+    if out is not None:
+        convert_(found, planned)
+        if batches is not None:
+            rows = distill_(found, read_batches(batches, batch_size), steps=distill)
+            result["distilled"] = [row._asdict() for row in rows]
+        save(found, out)
+        copy_companions(model, out)
+        _draw(planned, out)
+        result["out"] = str(out)
+    if as_json:
+        from .show import show_json
+
+        show_json(result)
+    elif out is not None:
+        show_result(result, out)
+
+
+def parse_layers(text: str) -> str | int | slice:
+    """ "-1" is an index, "2:5" a slice; everything else a name or pattern, as `plan` takes it."""
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    if re.fullmatch(r"-?\d*:-?\d*", text):
+        first, last = (int(part) if part else None for part in text.split(":"))
+        return slice(first, last)
+    return text
+
+
+def show_plan(planned: Plan, trained: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..convert.planning import WARNING
+    from .show import console
+
+    head, *rows, total = planned.table()
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for column in head:
+        table.add_column(column, overflow="fold")
+    for row, line in zip(planned.rows, rows, strict=True):
+        table.add_row(*map(Text, line), style="" if row.settings else "dim")
+    table.add_row(*map(Text, total), style="bold")
+    out = console()
+    out.print(Text(planned.model))
+    out.print(table, highlight=False)
+    out.print(Text(WARNING, style="yellow"))
+    if not trained:
+        out.print(Text("The model is untrained: there were no weights beside its config.json."))
+
+
+def show_result(result: dict[str, Any], out: Path) -> None:
+    from .show import show_rows
+
+    rows = {
+        f"distilled {row['name']}": f"relative error {row['before']:.3f} -> {row['after']:.3f}"
+        for row in result.get("distilled", ())
+    }
+    rows["folder"] = str(out)
+    rows["next"] = f'model = primal_attention.load("{out}"), then train it'
+    show_rows(rows)
+
+
+def _draw(planned: Plan, out: Path) -> None:
+    """Pictures are an extra: without matplotlib there are none."""
+    from ..report.convert_figure import conversion
+
+    try:
+        conversion(planned, out / "layers")
+    except ModuleNotFoundError as missing:
+        if missing.name != "matplotlib":
+            raise

@@ -1,0 +1,21 @@
+"""One adapter for each kind of attention. Matching is by class, without importing the library."""
+
+from .base import Adapter, Projection, Source, known_adapters, projection, register_adapter
+from .huggingface import BertAdapter, DistilBertAdapter, ViTAdapter
+from .huggingface_decoders import GPT2Adapter, RotaryAdapter
+from .timm import TimmAdapter
+from .torch_nn import TorchAdapter
+
+_OURS: tuple[Adapter, ...] = (
+    TorchAdapter(),
+    TimmAdapter(),
+    ViTAdapter(),
+    DistilBertAdapter(),
+    BertAdapter(),
+    GPT2Adapter(),
+    RotaryAdapter(),
+)
+for _adapter in _OURS:
+    register_adapter(_adapter)
+
+__all__ = ["Adapter", "Projection", "Source", "known_adapters", "projection", "register_adapter"]

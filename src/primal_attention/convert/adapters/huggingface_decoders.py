@@ -1,0 +1,92 @@
+"""Hugging Face transformers: causal decoders, whose state lives in the library's own cache."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..converted import Converted
+from ..rotary import RotaryPrimalAttention, keep_heads
+from .base import Source, projection
+from .huggingface import HuggingFaceConverted, is_causal, is_transformers
+
+
+class GPT2Adapter:
+    """GPT-2 and the Decision Transformer."""
+
+    name = "transformers/gpt2"
+
+    def read(self, module: Any, parent: nn.Module) -> Source | None:
+        if not is_transformers(module, "GPT2Attention", "DecisionTransformerGPT2Attention"):
+            return None
+        if module.is_cross_attention:
+            return None
+        width = module.embed_dim
+        query, key, value = (
+            projection(module.c_attn, rows=slice(i * width, (i + 1) * width)) for i in range(3)
+        )
+        return Source(
+            num_heads=module.num_heads,
+            query=query,
+            key=key,
+            value=value,
+            output=projection(module.c_proj),
+            causal=is_causal(module),
+            dropout=module.attn_dropout.p,
+        )
+
+    def wrap(self, module: Any, primal: nn.Module) -> Converted:
+        return ConvertedGPT2(primal, module)
+
+
+class ConvertedGPT2(HuggingFaceConverted):
+    """GPT-2 keeps the dropout of the residual branch in its attention."""
+
+    def __init__(self, primal: nn.Module, original: Any) -> None:
+        super().__init__(primal, original.layer_idx)
+        self.resid_dropout = copy.deepcopy(original.resid_dropout)
+
+    def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, None]:
+        if args:  # past_key_values comes before the mask here
+            raise ValueError("positional arguments beside hidden_states; expected keywords")
+        out, _ = super().forward(hidden_states, **kwargs)
+        return self.resid_dropout(out), None
+
+
+class RotaryAdapter:
+    """Llama, Qwen2 and Qwen3: rotary positions, grouped key heads, heads that may be normalised."""
+
+    name = "transformers/rotary"
+
+    def read(self, module: Any, parent: nn.Module) -> Source | None:
+        if not is_transformers(module, "LlamaAttention", "Qwen2Attention", "Qwen3Attention"):
+            return None
+        if getattr(module, "sliding_window", None) is not None:
+            raise ValueError(
+                f"it sees a window of {module.sliding_window} positions only, which primal "
+                "attention cannot honour; expected sliding_window=None"
+            )
+        if not is_causal(module):
+            raise ValueError("it is not causal; expected a causal decoder")
+        heads = module.q_proj.weight.shape[0] // module.head_dim
+        return Source(
+            num_heads=heads,
+            key_heads=heads // module.num_key_value_groups,
+            query=projection(module.q_proj),
+            key=projection(module.k_proj),
+            value=projection(module.v_proj),
+            output=projection(module.o_proj),
+            causal=True,
+            rotary=True,
+            dropout=module.attention_dropout,
+        )
+
+    def wrap(self, module: Any, primal: nn.Module) -> Converted:
+        if not isinstance(primal, RotaryPrimalAttention):
+            raise TypeError(f"primal is a {type(primal).__name__}; expected RotaryPrimalAttention")
+        # the rotation of the module's own file: conventions differ between models
+        keep_heads(primal, module, sys.modules[type(module).__module__].apply_rotary_pos_emb)
+        return HuggingFaceConverted(primal, module.layer_idx)

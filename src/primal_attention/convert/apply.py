@@ -1,0 +1,116 @@
+"""Converting and reverting in place: everything is prepared, then all places change at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from torch import nn
+
+from .converted import Conversion, Converted, converted_layers
+from .core import build_core
+from .optimizers import exchange
+from .planning import Plan, plan
+from .record import forget, note
+from .sites import Site, check_model, find_sites, paths, put
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def convert_(model: M, what: Plan | Mapping[str, Any] | None = None, /, **options: Any) -> M:
+    """Replace attentions of a model in place by primal attention; returns the model.
+
+        convert_(model)                               # the last attention, as in Primal.+
+        convert_(model, layers="all", rank=16)        # the options of `plan`
+        convert_(model, plan(model, rank=16))         # what was planned, and nothing else
+
+    CONVERSION WITHOUT TRAINING CHANGES THE FUNCTION. Queries, keys and the output projection are
+    taken over, the rest starts anew: train the model, or `distill_` it. Optimizers must be built
+    after the conversion. A failure leaves the model as it was.
+    """
+    if isinstance(what, Plan):
+        if options:
+            raise ValueError(
+                f"{next(iter(options))} is given beside a plan; expected one of the two"
+            )
+        chosen = what
+    else:
+        chosen = plan(model, **{**(what or {}), **options})
+    pairs = [(site, replacement(site, settings)) for site, settings in _matched(model, chosen)]
+    swap(model, [(site.names, site.module, new) for site, new in pairs])
+    exchange(
+        [p for site, _ in pairs for p in site.module.parameters()],
+        [p for _, new in pairs for p in new.parameters()],
+    )
+    note(model)
+    return model
+
+
+def revert_(model: M) -> M:
+    """Put the original attentions back, bit for bit as they were taken out; returns the model.
+
+    They follow the model's present device and type. What else was trained meanwhile stays trained.
+    """
+    check_model(model)
+    layers = converted_layers(model)
+    if not layers:
+        raise ValueError(f"{type(model).__name__} has no converted layer; expected one to revert")
+    moves = []
+    for layer in layers:
+        names, original = paths(model, layer), layer.conversion.original
+        if original is None:
+            raise ValueError(
+                f"{names[0]} was loaded without its base, so its original is not known; "
+                "expected a model that was converted, or loaded with base=..."
+            )
+        moves.append((names, layer, original))
+    for _, layer, original in moves:
+        new, old = next(layer.primal.parameters()), next(original.parameters())
+        original.to(new.device).train(layer.training)
+        if new.dtype != old.dtype:  # not otherwise: a part may be of another type on purpose
+            original.to(new.dtype)
+    swap(model, moves)
+    exchange(
+        [p for _, layer, _ in moves for p in layer.parameters()],
+        [p for _, _, original in moves for p in original.parameters()],
+    )
+    forget(model)
+    return model
+
+
+def _matched(model: nn.Module, chosen: Plan) -> list[tuple[Site, dict[str, Any]]]:
+    """The sites of a plan in this model, which must be like the one that was planned."""
+    sites = {site.name: site for site in find_sites(model, cross=chosen.cross)}
+    matched = []
+    for row in chosen.changes:
+        site = sites.get(row.name)
+        if site is None or site.names != row.names or type(site.module).__name__ != row.kind:
+            raise ValueError(
+                f"the plan was made for {chosen.model} with {row.kind} at {row.name}, which this "
+                f"{type(model).__name__} has not; expected the model that was planned"
+            )
+        if row.settings is not None:
+            matched.append((site, row.settings))
+    return matched
+
+
+def replacement(site: Site, settings: Mapping[str, Any]) -> Converted:
+    """The new module for a site, not yet in the model."""
+    source = site.read()
+    core = build_core(source, dict(settings))
+    new = site.adapter.wrap(site.module, core).train(site.module.training)
+    new.conversion = Conversion(site.adapter.name, dict(settings), source.cross, site.module)
+    return new
+
+
+def swap(model: nn.Module, moves: Sequence[tuple[tuple[str, ...], nn.Module, nn.Module]]) -> None:
+    """Replace old by new at all places, or at none."""
+    done = []
+    try:
+        for names, old, new in moves:
+            done.append((names, old))
+            put(model, names, new)
+    except BaseException:
+        for names, old in done:
+            put(model, names, old)
+        raise

@@ -1,0 +1,76 @@
+"""The module in the place of an attention: primal attention behind its calling convention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from ..attention.primal import PrimalAttention, PrimalState
+from ..attention.primal.compute import attend
+from .rotary import RotaryPrimalAttention
+
+
+class Call(NamedTuple):
+    """One call, translated: x (B, N, d) asks, context (B, M, d) is asked (None: x itself)."""
+
+    x: Tensor
+    ignore: Tensor | None = None  # (B, M), True = ignore
+    context: Tensor | None = None
+    rotation: tuple[Tensor, Tensor] | None = None  # cosines and sines of the positions
+    state: Any = None  # what came before, in causal layers
+
+
+@dataclass(eq=False)
+class Conversion:
+    """What a converted module is and where it comes from. Not part of the model's state."""
+
+    adapter: str
+    settings: dict[str, Any]
+    cross: bool
+    original: nn.Module | None = field(repr=False)  # None: loaded without its base
+
+
+class Converted(nn.Module):
+    """Base of the replacements.
+
+    A subclass defines `translate`, which brings the arguments of a call to a `Call`, and `forward`,
+    which calls `self.attend(self.translate(...))` and returns what the original returned.
+    """
+
+    def __init__(self, primal: nn.Module) -> None:
+        super().__init__()
+        self.primal = primal
+
+    @property
+    def conversion(self) -> Conversion:
+        return self.__dict__["_conversion"]  # type: ignore[no-any-return]
+
+    @conversion.setter
+    def conversion(self, conversion: Conversion) -> None:
+        # past nn.Module, which would make the original a part of the model
+        self.__dict__["_conversion"] = conversion
+
+    def translate(self, *args: Any, **kwargs: Any) -> Call:
+        """The arguments of `forward` as a Call."""
+        raise NotImplementedError(f"{type(self).__name__} does not define translate")
+
+    def attend(self, call: Call) -> tuple[Tensor, Any]:
+        """The output (B, N, d), and the state after it where the layer is causal."""
+        primal = self.primal
+        if isinstance(primal, RotaryPrimalAttention):
+            return primal.forward(call.x, call.ignore, call.rotation, call.state)
+        if not isinstance(primal, PrimalAttention):
+            raise TypeError(f"primal is a {type(primal).__name__}; expected PrimalAttention")
+        sequences, _ = primal._arrange(call.x, call.context, None, call.ignore)
+        state: PrimalState | None = call.state
+        if primal.causal and state is None:
+            state = primal.init_state(len(sequences.x))
+        out, after = attend(primal, sequences, state, record=primal.training)
+        return sequences.restore(out), after
+
+
+def converted_layers(model: nn.Module) -> list[Converted]:
+    """The converted layers of a model, in the model's order."""
+    return [m for m in model.modules() if isinstance(m, Converted) and "_conversion" in m.__dict__]

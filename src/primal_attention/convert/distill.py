@@ -1,0 +1,195 @@
+"""A short distillation of converted layers against the attentions that they replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..attention.primal import PrimalAttention
+from .converted import Converted, converted_layers
+from .sites import paths
+
+
+class Distilled(NamedTuple):
+    """A layer's squared error against the original, relative to the variance of its output: 1 is
+    as good as the mean, 0 is equal."""
+
+    name: str
+    before: float
+    after: float
+
+
+def distill_(
+    model: nn.Module, batches: Iterable[Any], *, steps: int = 100, lr: float = 3e-3
+) -> list[Distilled]:
+    """Train the converted layers alone to give the original attentions' outputs, in place.
+
+    batches: a few inputs of the model: tensors, tuples of arguments or dicts of keywords. In every
+    step each original and its replacement get the same input, and the rest of the model goes on
+    from the original's output, so that all layers learn at once from what they saw before the
+    conversion. Adam, with a learning rate that falls linearly to zero. Padding does not count.
+    """
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+        raise ValueError(f"steps is {steps!r}; expected an integer of at least 0")
+    inputs = list(batches)
+    if not inputs:
+        raise ValueError("batches is empty; expected at least one input of the model")
+    layers = _layers(model)
+    parameters = [p for layer in layers for p in layer.parameters() if p.requires_grad]
+    optimizer = torch.optim.Adam(parameters, lr=lr)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / max(steps, 1))
+    with _evaluation(model):
+        before = _errors(model, layers, inputs)
+        for step in range(steps):
+            losses = _run(model, layers, inputs[step % len(inputs)])
+            optimizer.zero_grad()
+            torch.stack([loss for each in losses.values() for loss in each]).sum().backward()
+            optimizer.step()
+            schedule.step()
+        optimizer.zero_grad()
+        after = _errors(model, layers, inputs)
+    names = [paths(model, layer)[0] for layer in layers]
+    return [Distilled(*row) for row in zip(names, before, after, strict=True)]
+
+
+def init_ksvd_(model: nn.Module, batch: Any) -> None:
+    """Start W_e, W_r and Lambda of the converted layers at the exact KSVD of a batch.
+
+    The batch goes through the model with the original attentions; see PrimalAttention.init_ksvd_,
+    which asks for rank <= head_dim. Data-dependent weights take the first sequence. Tied weights
+    have nothing to set.
+    """
+    layers = _layers(model)
+
+    def start(layer: Converted, student: Any, call: Any) -> None:
+        primal = layer.primal
+        if not isinstance(primal, PrimalAttention) or primal.weights == "tied":
+            return
+        x, ignore = call.x, call.ignore
+        if primal.weights == "data" and x.dim() == 3:
+            x = x[:1] if primal.batch_first else x[:, :1]
+            ignore = None if ignore is None else ignore[:1]
+        try:
+            primal.init_ksvd_(x, ignore)
+        except ValueError as error:
+            raise ValueError(f"{paths(model, layer)[0]}: {error}") from error
+
+    with _evaluation(model), torch.no_grad(), _taught(layers, start):
+        _call(model, batch)
+
+
+def _layers(model: nn.Module) -> list[Converted]:
+    layers = converted_layers(model)
+    if not layers:
+        raise ValueError(
+            f"{type(model).__name__} has no converted layer; expected a converted model"
+        )
+    for layer in layers:
+        if layer.conversion.original is None:
+            raise ValueError(
+                f"{paths(model, layer)[0]} was loaded without its base; expected its original, "
+                "to learn from"
+            )
+    return layers
+
+
+def _errors(model: nn.Module, layers: list[Converted], inputs: list[Any]) -> list[float]:
+    """The mean error of every layer over all inputs."""
+    sums = dict.fromkeys(layers, 0.0)
+    for batch in inputs:
+        for layer, found in _run(model, layers, batch).items():
+            sums[layer] += float(torch.stack(found).mean().detach()) / len(inputs)
+    return list(sums.values())
+
+
+def _run(model: nn.Module, layers: list[Converted], batch: Any) -> dict[Converted, list[Tensor]]:
+    """One forward of the model with the originals; the error of each layer, with its graph."""
+    losses: dict[Converted, list[Tensor]] = {layer: [] for layer in layers}
+
+    def compare(layer: Converted, student: Any, call: Any) -> None:
+        with torch.enable_grad():
+            losses[layer].append(_error(layer, student, call))
+
+    with torch.no_grad(), _taught(layers, compare, learn=True):
+        _call(model, batch)
+    silent = [paths(model, layer)[0] for layer, found in losses.items() if not found]
+    if silent:
+        raise ValueError(f"{silent[0]} was not reached by this batch; expected one that uses it")
+    return losses
+
+
+def _error(layer: Converted, pair: tuple[Tensor, Tensor], call: Any) -> Tensor:
+    student, teacher = pair
+    if call.ignore is not None and call.context is None:
+        keep = ~call.ignore
+        keep = keep if getattr(layer.primal, "batch_first", True) or keep.dim() == 1 else keep.t()
+        student, teacher = student[keep], teacher[keep]  # (rows, d)
+    student, teacher = student.flatten(0, -2), teacher.flatten(0, -2)
+    variance = (teacher - teacher.mean(0)).square().mean()
+    return (student - teacher).square().mean() / variance.clamp(min=torch.finfo(teacher.dtype).tiny)
+
+
+@contextmanager
+def _taught(
+    layers: list[Converted], tell: Callable[[Converted, Any, Any], None], *, learn: bool = False
+) -> Iterator[None]:
+    """For the time of a `with`, the layers give their originals' outputs; `tell` hears of it."""
+
+    def forward_of(layer: Converted) -> Callable[..., Any]:
+        original = layer.conversion.original
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            # there is no place in a cache for both of them
+            kwargs = {name: v for name, v in kwargs.items() if name != "past_key_values"}
+            taught = original(*args, **kwargs)  # type: ignore[misc]
+            pair = None
+            if learn:
+                with torch.enable_grad():
+                    student = type(layer).forward(layer, *args, **kwargs)
+                pair = (_tensor(student), _tensor(taught))
+            tell(layer, pair, layer.translate(*args, **kwargs))
+            return taught
+
+        return forward
+
+    for layer in layers:
+        layer.__dict__["forward"] = forward_of(layer)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.__dict__["forward"]
+
+
+@contextmanager
+def _evaluation(model: nn.Module) -> Iterator[None]:
+    """No dropout, and no nested tensors, in the model and in the originals."""
+    modes = {module: module.training for module in model.modules()}
+    originals = [layer.conversion.original for layer in converted_layers(model)]
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        model.eval()
+        for original in originals:
+            if original is not None:
+                like = next(model.parameters())
+                original.to(like.device).eval()
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def _tensor(output: Any) -> Tensor:
+    return output[0] if isinstance(output, tuple) else output  # type: ignore[no-any-return]
+
+
+def _call(model: nn.Module, batch: Any) -> Any:
+    if isinstance(batch, Mapping):
+        return model(**batch)
+    return model(*batch) if isinstance(batch, tuple | list) else model(batch)

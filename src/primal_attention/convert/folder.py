@@ -1,0 +1,211 @@
+"""A converted model on disk: conversion.json and weights.safetensors."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..names import check_choice
+from .apply import replacement, swap
+from .converted import Converted, converted_layers
+from .fingerprint import contents, split, structure, tensors
+from .record import layers_record, note
+from .sites import Site, find_sites
+
+FORMAT = 1
+RECORD, WEIGHTS, CONFIG = "conversion.json", "weights.safetensors", "config.json"
+
+
+def save(
+    model: nn.Module, folder: Path | str, *, weights: Literal["all", "converted"] = "all"
+) -> Path:
+    """Write a converted model into a folder; returns the folder.
+
+    weights="all" saves every parameter. "converted" saves the converted layers only: small, but it
+    can be loaded on a base with exactly the other parameters alone. A Hugging Face model also
+    leaves its config.json, so that `load(folder)` needs no base.
+    """
+    check_choice("weights", weights, ("all", "converted"))
+    if not converted_layers(model):
+        raise ValueError(
+            f"{type(model).__name__} has no converted layer; expected a converted model"
+        )
+    from_safetensors = _safetensors()
+    named = tensors(model)
+    converted = layers_record(model)
+    names = [name for layer in converted for name in layer["names"]]
+    inside, outside = split(named, names)
+    record = {
+        "format": FORMAT,
+        "model": f"{type(model).__module__}.{type(model).__qualname__}",
+        "base": {
+            "structure": structure(model, names),
+            "contents": contents(outside) if weights == "converted" else None,
+        },
+        "weights": weights,
+        "layers": converted,
+    }
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = _apart(named if weights == "all" else inside)
+    _write(folder / WEIGHTS, lambda path: from_safetensors.save_file(kept, path))
+    config: Any = getattr(model, "config", None)
+    if hasattr(config, "to_json_string"):
+        note(model)
+        text = config.to_json_string()
+        _write(folder / CONFIG, lambda path: path.write_text(text))
+    text_of_record = json.dumps(record, indent=2) + "\n"
+    _write(folder / RECORD, lambda path: path.write_text(text_of_record))
+    return folder
+
+
+def load(folder: Path | str, base: Any = None) -> nn.Module:
+    """The model of a folder that `save` wrote.
+
+    base: the unconverted model, which is converted in place and returned; or a Hugging Face config,
+    or a folder of `from_pretrained`; or None, if the folder has a config.json of its own. A base
+    with another structure, or for weights="converted" with other numbers, is refused and left as
+    it was. Only with a base model can `revert_` find the originals.
+    """
+    folder = Path(folder)
+    record = _read(folder / RECORD)
+    named: dict[str, Tensor] = _safetensors().load_file(folder / WEIGHTS)
+    complete = record["weights"] == "all"
+    model = _base_model(folder, base, record, complete)
+    if converted_layers(model):
+        raise ValueError("the base is converted already; expected the unconverted model")
+    names = [name for layer in record["layers"] for name in layer["names"]]
+    if structure(model, names) != record["base"]["structure"]:
+        raise ValueError(
+            f"{type(model).__name__} is another model than the one that was converted "
+            f"({record['model']}): parameters have other names or shapes; expected the same base"
+        )
+    if complete and not isinstance(base, nn.Module):
+        _adopt_types(model, named)
+    moves = [(site.names, site.module, new) for site, new in _replacements(model, record)]
+    swap(model, moves)
+    try:
+        _fill(model, named, record)
+    except BaseException:
+        swap(model, [(names, new, old) for names, old, new in moves])
+        raise
+    for _, _, new in moves:
+        if not isinstance(base, nn.Module | str | Path):
+            new.conversion.original = None  # it was never trained: nothing to go back to
+    note(model)
+    return model
+
+
+def _replacements(model: nn.Module, record: dict[str, Any]) -> list[tuple[Site, Converted]]:
+    sites = {site.names: site for site in find_sites(model, cross=True)}
+    found = []
+    for layer in record["layers"]:
+        site = sites.get(tuple(layer["names"]))
+        if site is None or site.adapter.name != layer["adapter"]:
+            raise ValueError(
+                f"{layer['names'][0]} is no attention of adapter {layer['adapter']!r} here; "
+                "expected the base that was converted, with its adapter registered"
+            )
+        found.append((site, replacement(site, layer["settings"])))
+    return found
+
+
+@torch.no_grad()
+def _fill(model: nn.Module, named: dict[str, Tensor], record: dict[str, Any]) -> None:
+    """Copy the weights; everything is checked before the first copy."""
+    own = tensors(model)
+    inside, outside = split(own, [n for layer in record["layers"] for n in layer["names"]])
+    if record["weights"] == "converted":
+        if contents(outside) != record["base"]["contents"]:
+            raise ValueError(
+                "the base has other numbers in its unconverted layers than the model that was "
+                'saved with weights="converted"; expected exactly that base'
+            )
+        own = inside
+    different = sorted(set(own) ^ set(named))
+    if different:
+        raise ValueError(
+            f"{WEIGHTS} and the model differ in {different[0]}; expected the same names"
+        )
+    for name, tensor in named.items():
+        if tensor.shape != own[name].shape:
+            shapes = f"{tuple(tensor.shape)}; expected {tuple(own[name].shape)}"
+            raise ValueError(f"{name} in {WEIGHTS} has shape {shapes}")
+    for name, tensor in named.items():
+        own[name].copy_(tensor)
+
+
+def _apart(named: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors that share no memory, as safetensors wants them."""
+    apart, seen = {}, set()
+    for name, tensor in named.items():
+        plain = tensor.detach().contiguous()
+        place = plain.untyped_storage().data_ptr()
+        apart[name] = plain.clone() if place in seen else plain
+        seen.add(place)
+    return apart
+
+
+def _adopt_types(model: nn.Module, named: dict[str, Tensor]) -> None:
+    """Give a model that was just built the types that were saved."""
+    floating = [tensor.dtype for tensor in named.values() if tensor.is_floating_point()]
+    model.to(max(set(floating), key=floating.count))
+    for name, tensor in tensors(model).items():
+        if name in named:
+            tensor.data = tensor.data.to(named[name].dtype)
+
+
+def _base_model(folder: Path, base: Any, record: dict[str, Any], complete: bool) -> nn.Module:
+    if isinstance(base, nn.Module):
+        return base
+    from .pretrained import model_from_config, model_from_folder, read_config
+
+    if isinstance(base, str | Path):
+        return model_from_folder(base, record["model"])
+    if not complete:
+        raise ValueError("the folder holds converted layers only; expected base to be a model")
+    if base is None:
+        if not (folder / CONFIG).exists():
+            raise ValueError(f"{folder} has no {CONFIG}; expected base, the unconverted model")
+        base = read_config(folder, record["model"])
+    return model_from_config(base, record["model"])
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        record: dict[str, Any] = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"cannot read {path}; expected a folder that save wrote") from error
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        have = record.get("format") if isinstance(record, dict) else None
+        raise ValueError(f"{path} has format {have!r}; expected {FORMAT}")
+    return record
+
+
+def _write(path: Path, write: Callable[[Path], object]) -> None:
+    """Beside its place, then renamed into it."""
+    beside = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+    try:
+        write(beside)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.torch
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "saving needs safetensors; install 'primal-attention[train]'", name="safetensors"
+        ) from None
+    return safetensors.torch

@@ -1,0 +1,87 @@
+"""Models and batches from local files, for those who convert from the command line."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..names import unknown
+from .pretrained import require_transformers
+
+# what belongs to a model beside its weights: tokenizers, image processors, generation settings
+_COMPANIONS = (
+    "*token*",
+    "vocab*",
+    "merges.txt",
+    "*processor*",
+    "generation_config.json",
+    "*.model",
+)
+
+
+def open_model(path: Path | str, class_name: str | None = None) -> tuple[nn.Module, bool]:
+    """A Hugging Face model from a local folder, and whether it has trained weights.
+
+    A folder (or file) that holds a config.json alone gives an untrained model. class_name: a class
+    of transformers, by default the one that config.json names.
+    """
+    transformers = require_transformers()
+    path = Path(path)
+    folder = path.parent if path.is_file() else path
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"{path} has no config.json; expected a folder that save_pretrained wrote")
+    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+    name = class_name or next(iter(getattr(config, "architectures", None) or ()), "AutoModel")
+    kind = getattr(transformers, name, None)
+    if kind is None:
+        raise ValueError(unknown("model class", name, ["AutoModel", *_near_classes(name)]))
+    trained = path.is_dir() and any(folder.glob("*.safetensors"))
+    if trained:
+        return kind.from_pretrained(folder, local_files_only=True), True
+    return (kind.from_config(config) if name.startswith("Auto") else kind(config)), False
+
+
+def read_batches(path: Path | str, size: int) -> list[dict[str, Tensor]]:
+    """Batches of keywords from a .npz or .safetensors file, whose arrays are named as the model's
+    arguments (input_ids, attention_mask, pixel_values, ...) and have the samples first."""
+    path = Path(path)
+    arrays: dict[str, Any]
+    if path.suffix == ".npz":
+        import numpy as np
+
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: torch.from_numpy(file[name]) for name in file.files}
+    elif path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        arrays = load_file(path)
+    else:
+        raise ValueError(f"{path.name} is neither .npz nor .safetensors; expected one of the two")
+    counts = {name: len(array) if array.dim() else 0 for name, array in arrays.items()}
+    if not counts or len(set(counts.values())) > 1 or 0 in counts.values():
+        raise ValueError(f"{path.name} holds {counts}; expected arrays with the same samples first")
+    (samples,) = set(counts.values())
+    return [
+        {name: array[start : start + size] for name, array in arrays.items()}
+        for start in range(0, samples, size)
+    ]
+
+
+def copy_companions(source: Path | str, folder: Path | str) -> list[str]:
+    """Copy tokenizer, processor and generation settings of a model beside a converted one."""
+    source = Path(source)
+    source = source.parent if source.is_file() else source
+    found = {path for pattern in _COMPANIONS for path in source.glob(pattern) if path.is_file()}
+    for path in found:
+        shutil.copyfile(path, Path(folder) / path.name)
+    return sorted(path.name for path in found)
+
+
+def _near_classes(name: str) -> list[str]:
+    import difflib
+
+    return difflib.get_close_matches(name, dir(require_transformers()), n=5)

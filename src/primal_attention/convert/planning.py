@@ -1,0 +1,180 @@
+"""What a conversion would change: a Plan, which changes nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from .adapters.base import class_path
+from .converted import Converted
+from .core import build_core
+from .cost import primal_flops, softmax_flops
+from .settings import Options
+from .sites import Layers, Site, find_sites, select
+
+WARNING = (
+    "Conversion without training CHANGES THE FUNCTION of the model: train it, or distill it "
+    "(primal_attention.convert.distill_) before use."
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One attention of the model; `settings` is None where nothing changes."""
+
+    names: tuple[str, ...]
+    kind: str  # class of the module
+    adapter: str
+    settings: dict[str, Any] | None
+    parameters: int
+    parameters_after: int
+    flops: int  # of one sequence of the plan's length
+    flops_after: int
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All attentions of a model, and what becomes of those that were chosen. `print(plan)`."""
+
+    model: str
+    rows: tuple[Row, ...]
+    length: int
+    cross: bool
+
+    @property
+    def changes(self) -> tuple[Row, ...]:
+        return tuple(row for row in self.rows if row.settings is not None)
+
+    def table(self) -> list[tuple[str, ...]]:
+        """A header, a line for every attention and the sums."""
+        head = ("attention", "now", "after", "parameters", "FLOPs a token", "note")
+        lines = [_line(row, self.length) for row in self.rows]
+        total = (
+            "all attentions", "", f"{len(self.changes)} of {len(self.rows)} change",
+            _change(
+                sum(r.parameters for r in self.rows), sum(r.parameters_after for r in self.rows)
+            ),
+            _change(
+                sum(r.flops for r in self.rows) // self.length,
+                sum(r.flops_after for r in self.rows) // self.length,
+            ),
+            f"at length {self.length}",
+        )  # fmt: skip
+        return [head, *lines, total]
+
+    def __str__(self) -> str:
+        table = self.table()
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = [
+            "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in table
+        ]
+        return "\n".join([self.model, *lines, WARNING])
+
+
+def plan(
+    model: nn.Module,
+    layers: Layers = "last",
+    *,
+    cross: bool = False,
+    length: int = 512,
+    **options: Any,
+) -> Plan:
+    """What `convert_` would do to a model: which attentions, with what parameters and cost.
+
+    layers: "last", "all", an index, a range or slice of indices (in the model's order), a regular
+    expression that is searched in the module's path, or a predicate(path, module). What matches
+    nothing is an error. cross: whether cross-attentions count. length: the sequence length of the
+    cost. options: rank, weights, causal, anchors, rank_multi, anchor_rule, feature_map, dropout,
+    start; see `Options`.
+
+    Nothing is changed. A conversion changes the function of the model until it is trained.
+    """
+    if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+        raise ValueError(f"length is {length!r}; expected an integer of at least 1")
+    asked = Options.of(options)
+    sites = find_sites(model, cross=cross)
+    chosen = {id(site) for site in select(sites, layers, model)}
+    rows = [_row(s, asked if id(s) in chosen else None, length, model) for s in sites]
+    return Plan(class_path(model), tuple(rows), length, cross)
+
+
+def _row(site: Site, asked: Options | None, length: int, model: nn.Module) -> Row:
+    now = sum(p.numel() for p in site.module.parameters())
+    kind = type(site.module).__name__
+    if asked is None:
+        flops, note = _flops_now(site, length)
+        return Row(site.names, kind, site.adapter.name, None, now, now, flops, flops, note)
+    source = site.read()
+    try:
+        settings = asked.resolve(source)
+        core = build_core(source, settings, device="meta")
+        replacement = site.adapter.wrap(site.module, core)
+    except ValueError as error:
+        raise ValueError(f"{site.name} cannot be converted: {error}") from error
+    after = sum(p.numel() for p in replacement.parameters())
+    return Row(
+        site.names, kind, site.adapter.name, settings, now, after,
+        softmax_flops(source, length), primal_flops(source, settings, length),
+        _note(site, settings, _owners(model, site)),
+    )  # fmt: skip
+
+
+def _flops_now(site: Site, length: int) -> tuple[int, str]:
+    if isinstance(site.module, Converted):
+        conversion = site.module.conversion
+        if conversion.original is None:
+            return 0, "converted already"
+        source = site.adapter.read(conversion.original, site.parent)
+        flops = 0 if source is None else primal_flops(source, conversion.settings, length)
+        return flops, "converted already"
+    try:
+        return softmax_flops(site.read(), length), ""
+    except ValueError as error:
+        return 0, str(error).partition(": ")[2]
+
+
+def _owners(model: nn.Module, site: Site) -> list[str]:
+    """Modules outside the site that hold a parameter of it."""
+    own = {id(p) for p in site.module.parameters()}
+    inside = {id(m) for m in site.module.modules()}
+    return [
+        name
+        for name, module in model.named_modules()
+        if id(module) not in inside and any(id(p) in own for p in module.parameters(recurse=False))
+    ]
+
+
+def _note(site: Site, settings: dict[str, Any], owners: Sequence[str]) -> str:
+    notes = []
+    if settings["weights"] == "free" and not settings["causal"]:
+        notes.append("free weights " + ("ignore the context" if site.cross else "mix no positions"))
+    if len(site.names) > 1:
+        notes.append(f"shared by {len(site.names)} places, which stay shared")
+    if owners:
+        notes.append(f"weights shared with {', '.join(owners)} are copied: the tie ends")
+    return "; ".join(notes)
+
+
+def _line(row: Row, length: int) -> tuple[str, ...]:
+    after = "as it is"
+    if row.settings is not None:
+        s = row.settings
+        after = f"primal {s['weights']}, rank {s['rank']}" + (", causal" if s["causal"] else "")
+    return (
+        row.name, row.kind, after,
+        _change(row.parameters, row.parameters_after),
+        _change(row.flops // length, row.flops_after // length),
+        row.note,
+    )  # fmt: skip
+
+
+def _change(before: int, after: int) -> str:
+    return f"{before:,}" if before == after else f"{before:,} -> {after:,}"

@@ -1,0 +1,114 @@
+"""Converted models and Hugging Face's own `save_pretrained` and `from_pretrained`.
+
+`model.save_pretrained(folder)` works as ever: the conversion stands in config.json. A plain class
+would not know it, so
+
+    model = primal_attention.convert.from_pretrained(folder)
+
+which is `pretrained_class(BertModel).from_pretrained(folder)` for the class that was saved.
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from .apply import replacement, swap
+from .converted import converted_layers
+from .record import FIELD, note
+from .sites import find_sites
+
+
+def from_pretrained(folder: Path | str, **options: Any) -> nn.Module:
+    """A converted model that `save_pretrained` wrote, from a local folder. Options are those of
+    transformers' from_pretrained. The originals are not in the folder: `revert_` will refuse."""
+    transformers = require_transformers()
+    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+    names = getattr(config, "architectures", None)
+    if not getattr(config, FIELD, None) or not names:
+        raise ValueError(
+            f"the config.json in {folder} tells of no conversion; expected a converted model"
+        )
+    built = pretrained_class(getattr(transformers, names[0]))
+    return built.from_pretrained(folder, local_files_only=True, **options)  # type: ignore[no-any-return]
+
+
+@functools.cache
+def pretrained_class(kind: type[Any]) -> type[Any]:
+    """A subclass of a Hugging Face model class that repeats the conversion of its config."""
+
+    def __init__(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
+        kind.__init__(self, config, *args, **kwargs)
+        known = getattr(config, FIELD, None)
+        if known is None:
+            raise ValueError(
+                "the config tells of no conversion; expected that of a converted model"
+            )
+        if not converted_layers(self):
+            _repeat(self, known["layers"])
+
+    # the old name: architectures in config.json and all else that goes by names stay as they are
+    members = {"__init__": __init__, "__module__": kind.__module__, "__doc__": kind.__doc__}
+    return type(kind.__name__, (kind,), members)
+
+
+def _repeat(model: nn.Module, layers: list[dict[str, Any]]) -> None:
+    sites = {site.names: site for site in find_sites(model, cross=True)}
+    moves = []
+    for layer in layers:
+        site = sites.get(tuple(layer["names"]))
+        if site is None or site.adapter.name != layer["adapter"]:
+            raise ValueError(
+                f"{layer['names'][0]} is no attention of adapter {layer['adapter']!r} in "
+                f"{type(model).__name__}; expected the class that was saved"
+            )
+        new = replacement(site, layer["settings"])
+        new.conversion.original = None
+        moves.append((site.names, site.module, new))
+    swap(model, [(names, old, new) for names, old, new in moves])
+    note(model)
+
+
+# -- bases for `load` ------------------------------------------------------------------------------
+
+
+def read_config(folder: Path | str, path: str) -> Any:
+    """The config in a folder, for a model class of transformers."""
+    return _model_class(path).config_class.from_pretrained(folder, local_files_only=True)
+
+
+def model_from_config(config: Any, path: str) -> nn.Module:
+    """An untrained model of the class that was saved."""
+    if not hasattr(config, "to_dict"):
+        raise TypeError(
+            f"base is a {type(config).__name__}; expected a model, a config or a folder"
+        )
+    return _model_class(path)(config)  # type: ignore[no-any-return]
+
+
+def model_from_folder(folder: Path | str, path: str) -> nn.Module:
+    """The pretrained, unconverted model in a local folder."""
+    return _model_class(path).from_pretrained(folder, local_files_only=True)  # type: ignore[no-any-return]
+
+
+def _model_class(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    if not module.startswith("transformers."):
+        raise ValueError(f"the model is a {path}; expected base to be such a model")
+    require_transformers()
+    return getattr(import_module(module), name)
+
+
+def require_transformers() -> Any:
+    """The library, or one sentence that says how to get it."""
+    try:
+        import transformers
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "this model needs transformers; install 'primal-attention[hf]'", name="transformers"
+        ) from None
+    return transformers

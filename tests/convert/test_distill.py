@@ -1,0 +1,121 @@
+"""Distillation of converted layers against their originals."""
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from primal_attention.convert import (
+    convert_,
+    converted_layers,
+    distill_,
+    init_ksvd_,
+    load,
+    revert_,
+    save,
+)
+
+
+@pytest.fixture
+def x():
+    torch.manual_seed(0)
+    return torch.randn(4, 12, 16, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("weights", ["data", "free", "tied"])
+def test_it_comes_closer(encoder, x, weights):
+    convert_(encoder, layers="all", rank=8, weights=weights)
+    fixed = [p.detach().clone() for p in encoder.layers[0].linear1.parameters()]
+    before = encoder(x)
+    rows = distill_(encoder, [x[:2], (x[2:],)], steps=25)
+    assert [row.name for row in rows] == [f"layers.{i}.self_attn" for i in range(3)]
+    assert all(row.after < 0.8 * row.before for row in rows)
+    assert not torch.equal(encoder(x), before)
+    now = encoder.layers[0].linear1.parameters()
+    assert all(torch.equal(p, q) for p, q in zip(now, fixed, strict=True))
+    assert all(p.grad is None or not p.grad.any() for p in encoder.parameters())
+
+
+def test_errors_are_those_of_the_layers_alone(encoder, x):
+    """Each layer is compared on the input that it had before the conversion."""
+    seen = []
+    hook = encoder.layers[2].self_attn.register_forward_hook(
+        lambda m, args, kwargs, out: seen.append((args[0], out[0])), with_kwargs=True
+    )
+    encoder(x)
+    hook.remove()
+    ((inputs, target),) = seen
+    convert_(encoder, layers=slice(1, 3), rank=4, weights="tied")
+    row = distill_(encoder, [x], steps=0)[-1]
+    out, _ = encoder.layers[2].self_attn(inputs)
+    flat, goal = out.flatten(0, 1), target.flatten(0, 1)
+    error = (flat - goal).square().mean() / (goal - goal.mean(0)).square().mean()
+    assert row.before == row.after == pytest.approx(error.item())
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_padding_does_not_count(x, batch_first):
+    layer = nn.TransformerEncoderLayer(16, 2, 24, batch_first=batch_first)
+    model = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).double()
+    ignore = torch.arange(12) >= torch.tensor([[12], [7], [12], [3]])
+    convert_(model, rank=4, weights="tied")
+
+    def errors(x):
+        x = x if batch_first else x.transpose(0, 1)
+        return distill_(model, [{"src": x, "src_key_padding_mask": ignore}], steps=0)[0].before
+
+    noise = torch.where(ignore.unsqueeze(-1), 5.0, x)
+    assert errors(noise) == pytest.approx(errors(x))
+
+
+def test_the_model_is_left_as_it_was(encoder, x):
+    encoder.train()
+    encoder.layers[0].eval()
+    before = revert_(convert_(encoder, rank=4)).layers[2].self_attn
+    convert_(encoder, rank=4)
+    modes = [m.training for m in encoder.modules()]
+    fast = torch.backends.mha.get_fastpath_enabled()
+    distill_(encoder, [x], steps=2)
+    assert [m.training for m in encoder.modules()] == modes
+    assert torch.backends.mha.get_fastpath_enabled() == fast
+    assert "forward" not in converted_layers(encoder)[0].__dict__
+    assert revert_(encoder).layers[2].self_attn is before
+
+
+@pytest.mark.parametrize("weights", ["data", "free"])
+def test_ksvd_start(encoder, x, weights):
+    """J = 0 on the sequence that the layer saw (on all of them together for free weights)."""
+    convert_(encoder, layers="all", rank=4, weights=weights)
+    init_ksvd_(encoder, x)
+    layer = encoder.layers[0].self_attn.primal
+    rows = x[:1] if weights == "data" else x.flatten(0, 1)[None]
+    objective = layer.ksvd_problem(rows).objective(positions="mean").mean()
+    assert_close(objective.abs(), torch.zeros_like(objective), rtol=0, atol=1e-8)
+
+
+def test_refusals(encoder, x, tmp_path):
+    with pytest.raises(ValueError, match="no converted layer"):
+        distill_(encoder, [x])
+    convert_(encoder, rank=9)
+    with pytest.raises(ValueError, match="batches is empty"):
+        distill_(encoder, [])
+    with pytest.raises(ValueError, match="steps is -1"):
+        distill_(encoder, [x], steps=-1)
+    with pytest.raises(ValueError, match=r"^layers.2.self_attn: .*rank <= head_dim"):
+        init_ksvd_(encoder, x)
+
+    class Skips(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return self.inner(x) if x.mean() > 100 else x
+
+    with pytest.raises(ValueError, match="not reached by this batch"):
+        distill_(Skips(encoder), [x])
+    save(encoder, tmp_path)
+    fresh = load(tmp_path, base=revert_(encoder))
+    converted_layers(fresh)[0].conversion.original = None
+    with pytest.raises(ValueError, match="loaded without its base"):
+        distill_(fresh, [x])

@@ -1,0 +1,109 @@
+"""A plan says what would change, and changes nothing."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from primal_attention.convert import convert_, plan
+from primal_attention.convert.adapters.base import Projection, Source
+from primal_attention.convert.cost import primal_flops, softmax_flops
+
+
+def count(model):
+    return sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize("weights", ["data", "free", "tied"])
+@pytest.mark.parametrize("layers", ["last", "all"])
+def test_parameters_are_those_of_the_converted_model(encoder, layers, weights):
+    found = plan(encoder, layers, rank=4, weights=weights)
+    before = count(encoder)
+    convert_(encoder, found)
+    change = sum(row.parameters_after - row.parameters for row in found.rows)
+    assert count(encoder) - before == change
+    assert [row.name for row in found.changes] == [
+        name for name, m in encoder.named_modules() if hasattr(m, "conversion")
+    ]
+
+
+def test_nothing_is_changed(encoder):
+    before = copy.deepcopy(encoder.state_dict())
+    random = torch.get_rng_state()
+    modules = dict(encoder.named_modules())
+    text = str(plan(encoder, "all", rank=4))
+    assert dict(encoder.named_modules()) == modules
+    assert all(torch.equal(t, before[n]) for n, t in encoder.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random)
+    assert "CHANGES THE FUNCTION" in text
+    assert "primal data, rank 4" in text
+    assert "3 of 3 change" in text
+
+
+def test_defaults_are_the_papers(encoder):
+    (row,) = plan(encoder).changes
+    assert row.settings["weights"] == "data"
+    assert row.settings["rank"] == 8  # the width of a head, since it is below 32
+    assert row.settings["dropout"] == 0.1
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(16, 2, 24), 1)
+    (row,) = plan(decoder).changes
+    assert (row.settings["weights"], row.settings["causal"]) == ("free", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rnak": 4}, "did you mean 'rank'"),
+        ({"rank": 0}, "rank is 0"),
+        ({"weights": "tide"}, "weights is 'tide'"),
+        ({"feature_map": "cosin"}, "did you mean 'cosine'"),
+        ({"start": "cold"}, "start is 'cold'"),
+        ({"causal": True, "weights": "data"}, "anchors would see ahead"),
+        ({"length": 0}, "length is 0"),
+        ({"dropout": 2.0}, r"layers.2.self_attn cannot be converted: dropout is 2.0"),
+    ],
+)
+def test_wrong_options(encoder, options, message):
+    with pytest.raises(ValueError, match=message):
+        plan(encoder, **options)
+
+
+def test_notes_tell_what_free_weights_do_not_do(encoder):
+    assert plan(encoder, weights="free").rows[-1].note == "free weights mix no positions"
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(16, 2, 24), 1)
+    own, cross = plan(decoder, "all", cross=True, weights="free").rows
+    assert (own.note, cross.note) == ("", "free weights ignore the context")
+
+
+def test_notes_tell_of_shared_modules_and_tied_weights(encoder):
+    encoder.layers[0].self_attn.in_proj_weight = encoder.layers[2].self_attn.in_proj_weight
+    assert "shared with layers.0.self_attn are copied" in plan(encoder).rows[-1].note
+    model = nn.ModuleList([encoder.layers[1], encoder.layers[1]])
+    assert "shared by 2 places" in plan(model).rows[0].note
+
+
+def test_cost_is_quadratic_before_and_linear_after():
+    def linear(rows, columns):
+        return Projection(torch.empty(rows, columns, device="meta"), None)
+
+    source = Source(num_heads=4, query=linear(64, 64), key=linear(64, 64), output=linear(64, 64))
+    settings = {"rank": 8, "weights": "tied", "anchors": None, "rank_multi": 10}
+    n = 1000
+    assert softmax_flops(source, n) == 2 * n * 4 * 64 * 64 + 4 * n * n * 64
+    assert primal_flops(source, settings, 2 * n) == 2 * primal_flops(source, settings, n)
+    # by hand: q and k; e and r; W_o W_c; the duals; the sums
+    by_hand = 2 * 64 * 64 + 4 * 2 * 8 * 16 + 64 * 64 + 64 * 64 + 4 * 2 * 8 * 16
+    assert primal_flops(source, settings, n) == 2 * n * by_hand
+    data = primal_flops(source, settings | {"weights": "data"}, n)
+    free = primal_flops(source, settings | {"weights": "free"}, n)
+    assert data - free == 2 * 80 * 64 * 16  # F_X^T W_e and F_X^T W_r, once
+
+
+def test_a_plan_belongs_to_its_model(encoder):
+    layer = nn.TransformerEncoderLayer(16, 2, 24)
+    other = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+    with pytest.raises(ValueError, match=r"MultiheadAttention at layers.2.self_attn, which this"):
+        convert_(other, plan(encoder))
+    with pytest.raises(ValueError, match="rank is given beside a plan"):
+        convert_(encoder, plan(encoder), rank=3)
