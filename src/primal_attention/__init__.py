@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import distributed as distributed
+    from .analysis import ksvd_diagnostics, spectrum
     from .attention import (
         CosformerAttention,
         FlowAttention,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         ksvd,
         ksvd_residuals,
     )
+    from .ksvd.estimator import KernelSVD as KernelSVD
     from .ksvd.loss import ksvd_loss
     from .train.estimator import PrimalFormerClassifier as PrimalFormerClassifier
 
@@ -80,6 +82,7 @@ __all__ = [
     "convert_",
     "fold_",
     "ksvd",
+    "ksvd_diagnostics",
     "ksvd_loss",
     "ksvd_residuals",
     "load",
@@ -87,13 +90,17 @@ __all__ = [
     "plan",
     "revert_",
     "save",
+    "spectrum",
 ]
 
 # where a name lives, if not in the rooms `attention` and `ksvd`
 _HOMES = {
+    "spectrum": ".analysis.spectra",
+    "ksvd_diagnostics": ".analysis.diagnostics",
+    "KernelSVD": ".ksvd.estimator",  # needs an extra, so `import *` leaves it out
     **dict.fromkeys(("plan", "convert_", "revert_", "save", "load"), ".convert"),
     "ksvd_loss": ".ksvd.loss",
-    "PrimalFormerClassifier": ".train.estimator",  # needs an extra, so `import *` leaves it out
+    "PrimalFormerClassifier": ".train.estimator",  # likewise
 }
 
 

@@ -4,7 +4,8 @@ import json
 import subprocess
 import sys
 
-COMMANDS = ([], ["train"], ["resume"], ["bench"], ["convert"], ["data"], ["list"])
+NAMES = ("train", "resume", "bench", "convert", "cost", "spectrum", "data", "list")
+COMMANDS = ([], *([name] for name in NAMES))
 
 HELP = f"""
 import contextlib, io, json, sys

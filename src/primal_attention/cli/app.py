@@ -12,6 +12,7 @@ from .bench import EPILOG as BENCH_EPILOG
 from .bench import bench
 from .convert import EPILOG as CONVERT_EPILOG
 from .convert import convert
+from .cost import cost
 from .data import data_app
 from .options import (
     AsJson,
@@ -24,6 +25,7 @@ from .options import (
     parse_seeds,
 )
 from .settings import UsageError, resolve
+from .spectrum import spectrum
 
 app = typer.Typer(
     name="primal",
@@ -145,4 +147,6 @@ def list_(as_json: AsJson = False) -> None:
 
 app.command(epilog=BENCH_EPILOG)(bench)
 app.command(epilog=CONVERT_EPILOG)(convert)
+app.command()(cost)
+app.command()(spectrum)
 app.add_typer(data_app, name="data")

@@ -92,7 +92,7 @@ def data_json(found: Sequence[DataStatus]) -> list[dict[str, Any]]:
 
 
 def show_data(found: Sequence[DataStatus]) -> None:
-    table = _table("set", "here", "facts", "where")
+    table = new_table("set", "here", "facts", "where")
     for status in found:
         state = "yes" if status.complete else "partly" if status.places else "no"
         folders = dict.fromkeys(str(Path(place).parent) for place in status.places.values())
@@ -136,18 +136,18 @@ def list_json(attentions: Sequence[AttentionInfo], tasks: Sequence[Task]) -> dic
 
 
 def show_list(attentions: Sequence[AttentionInfo], tasks: Sequence[Task]) -> None:
-    table = _table("attention", "time", *(a.replace("_", " ") for a in ABILITIES), "paper")
+    table = new_table("attention", "time", *(a.replace("_", " ") for a in ABILITIES), "paper")
     for info in attentions:
         able = ("yes" if getattr(info, ability) else "no" for ability in ABILITIES)
         table.add_row(info.name, info.cost, *able, info.paper)
     console().print(table, highlight=False)
-    table = _table("task", "recipes", "description")
+    table = new_table("task", "recipes", "description")
     for task in tasks:
         table.add_row(task.name, ", ".join(task.recipes), task.description)
     console().print(table, highlight=False)
 
 
-def _table(*columns: str) -> Table:
+def new_table(*columns: str) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(column, overflow="fold")

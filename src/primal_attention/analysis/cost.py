@@ -1,0 +1,140 @@
+"""What an attention layer costs by length: FLOPs, bytes, memory; where it beats softmax; what fits.
+
+Predictions from `formulas.py`, without torch and at once for any length. Counts of products are
+checked against torch's FLOP counter in the tests, and what training keeps against what autograd
+saves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from ..names import check_choice, unknown
+from .formulas import FORMULAS, Case
+
+Quantity = Literal["flops", "memory", "training_memory"]
+
+DTYPES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+LONGEST = 1 << 40
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One layer on one batch. ``flops``: matrix products of a forward. ``training_flops``: with the
+    way back, three times as many. ``bytes``: what a forward moves if every number that it makes is
+    written and read once. ``memory``: bytes at the peak of inference; ``training_memory``: weights,
+    gradients, two moments of Adam, and what is kept for the way back.
+    """
+
+    attention: str
+    length: int
+    flops: int
+    training_flops: int
+    bytes: int
+    memory: int
+    training_memory: int
+    parameters: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def layer_cost(
+    attention: str,
+    length: int,
+    *,
+    width: int,
+    heads: int,
+    rank: int = 32,
+    batch: int = 1,
+    dtype: str = "float32",
+    options: Mapping[str, Any] | None = None,
+) -> Cost:
+    """The cost of one layer of self-attention, by name as in the registry.
+
+    ``options`` are the attention's own, ``{"weights": "tied"}`` or ``{"landmarks": 32}``, at their
+    defaults if not given; ``{"matrix": True}`` is softmax without fused kernels, which forms the
+    N x N matrix.
+    """
+    if attention not in FORMULAS:
+        raise ValueError(unknown("attention", attention, FORMULAS))
+    check_choice("dtype", dtype, DTYPES)
+    sizes = {"length": length, "width": width, "heads": heads, "rank": rank, "batch": batch}
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} is {size}; expected at least 1")
+    if width % heads:
+        raise ValueError(f"heads is {heads}; expected a divisor of width = {width}")
+    case = Case(length, width, heads, rank, batch, dict(options or {}))
+    flops, parameters, kept, working = FORMULAS[attention](case)
+    number = DTYPES[dtype]
+    rows = batch * length * width
+    return Cost(
+        attention, length, flops, 3 * flops,
+        bytes=number * (parameters + 2 * (kept + rows)),
+        memory=number * (parameters + working),
+        training_memory=number * (4 * parameters + kept + 2 * rows),
+        parameters=parameters,
+    )  # fmt: skip
+
+
+def crossing(
+    attention: str,
+    quantity: Quantity = "flops",
+    *,
+    shortest: int = 1,
+    longest: int = LONGEST,
+    options: Mapping[str, Any] | None = None,
+    **sizes: Any,
+) -> int | None:
+    """The length from which on an attention costs less than softmax; None if it never does up to
+    ``longest``. ``sizes`` are those of `layer_cost`."""
+    check_choice("quantity", quantity, ("flops", "memory", "training_memory"))
+    softmax_options = {"matrix": True} if quantity != "flops" else {}
+
+    def cheaper(length: int) -> bool:
+        own = layer_cost(attention, length, options=options, **sizes)
+        rival = layer_cost("softmax", length, options=softmax_options, **sizes)
+        return bool(getattr(own, quantity) < getattr(rival, quantity))
+
+    return _first(cheaper, shortest, longest)
+
+
+def largest_length(
+    attention: str,
+    memory: int,
+    *,
+    training: bool = False,
+    options: Mapping[str, Any] | None = None,
+    **sizes: Any,
+) -> int:
+    """The longest sequence whose layer fits into `memory` bytes; 0 if none does."""
+
+    def too_large(length: int) -> bool:
+        cost = layer_cost(attention, length, options=options, **sizes)
+        return (cost.training_memory if training else cost.memory) > memory
+
+    first = _first(too_large, 1, LONGEST)
+    return LONGEST if first is None else first - 1
+
+
+def _first(holds: Callable[[int], bool], low: int, high: int) -> int | None:
+    """The least number from which on something holds up to `high`; steps of a fifth in between."""
+    if not holds(high):
+        return None
+    good = high
+    while good > low:
+        below = max(low, min(good * 5 // 6, good - 1))
+        if not holds(below):
+            low = below
+            break
+        good = below
+    while good - low > 1:
+        middle = (low + good) // 2
+        if holds(middle):
+            good = middle
+        else:
+            low = middle
+    return good

@@ -1,0 +1,210 @@
+"""The decomposition behind `KernelSVD`: exact, or by the asymmetric Nystrom approximation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from .estimator_kernels import Matrix, PairKernel
+from .factors import KernelFactors
+from .solver import KSVD, KernelLike, ksvd
+
+Indices = npt.NDArray[np.intp]
+
+ERROR_ROWS = 512  # rows of K on which the error of Nystrom is measured
+_BLOCK = 1 << 22  # entries of K formed at a time for it
+
+
+@dataclass
+class Blocks:
+    """Any block of K. ``left (N, d)``, ``right (M, d)``; where ``right`` is None, left is K."""
+
+    kernel: PairKernel
+    left: Matrix
+    right: Matrix | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.left), self.left.shape[1] if self.right is None else len(self.right)
+
+    def __call__(self, rows: Indices, columns: Indices, log_sums: Matrix) -> Matrix:
+        """K[rows, columns], given what "sne" divides these rows by."""
+        if self.right is None:
+            return self.left[np.ix_(rows, columns)]
+        return self.kernel.columns(self.left[rows], self.right[columns], log_sums)
+
+    def log_sums(self, rows: Indices, columns: Indices) -> Matrix:
+        """The logarithms of the row sums over these columns, as "sne" takes them."""
+        if self.right is None:
+            return np.zeros(len(rows))
+        return self.kernel.log_sums(self.left[rows], self.right[columns])
+
+
+@dataclass
+class Fitted:
+    """A solution, and the linear maps from kernels with reference points to scores."""
+
+    sigma: Matrix  # (s,)
+    left: Matrix  # (N, s)
+    right: Matrix  # (M, s)
+    energy: float  # ||K||_F^2, centred if asked for
+    means: tuple[Matrix, Matrix, float] | None  # of rows (N,), of columns (M,), of all
+    kernel: PairKernel
+    left_points: Matrix | None  # reference points (n, d); None for a precomputed kernel
+    right_points: Matrix | None
+    rows: Indices  # where they stand in K
+    columns: Indices
+    log_sums: Matrix  # (n,)
+    left_map: Matrix  # (m, s): e(x) = kappa(x, right points) left_map - left_offset
+    left_offset: Matrix  # (s,)
+    right_map: Matrix  # (n, s)
+    right_offset: Matrix
+    error: float = 0.0
+    error_rows: int = 0
+
+    @property
+    def right_width(self) -> int:
+        return len(self.left) if self.right_points is None else self.right_points.shape[1]
+
+    def left_scores(self, x: Matrix) -> Matrix:
+        if self.right_points is None:
+            kernel = x[:, self.columns]
+        else:
+            kernel = self.kernel(x, self.right_points)
+        scores: Matrix = kernel @ self.left_map - self.left_offset
+        return scores
+
+    def right_scores(self, z: Matrix) -> Matrix:
+        if self.left_points is None:
+            kernel = z[:, self.rows]
+        else:
+            kernel = self.kernel.columns(self.left_points, z, self.log_sums).T
+        scores: Matrix = kernel @ self.right_map - self.right_offset
+        return scores
+
+
+def solve(
+    blocks: Blocks,
+    components: int | None,
+    landmarks: int | None,
+    center: bool,
+    random: np.random.RandomState,
+) -> Fitted:
+    n, m = blocks.shape
+    everything = np.arange(n), np.arange(m)
+    if landmarks is None:
+        rows, columns = everything
+    else:
+        rows, columns = (np.sort(random.choice(k, min(k, landmarks), False)) for k in (n, m))
+    blocks.kernel.count = m / len(columns)
+    log_sums = blocks.log_sums(everything[0], columns)
+    tall = blocks(everything[0], columns, log_sums)  # K[:, J]
+    if not np.isfinite(tall).all():
+        raise ValueError("the kernel holds NaN or infinite values; expected finite ones")
+    if landmarks is None:
+        found, maps, means = _exact(tall, components, center)
+        energy, error, error_rows = _energy(tall, means), 0.0, 0
+    else:
+        wide = blocks(rows, everything[1], log_sums[rows])  # K[I, :]
+        a, b, to_a, to_b = _nystrom_factors(tall, wide, tall[rows])
+        error, error_rows = _nystrom_error(blocks, a, b, random)
+        found, maps, means = _factored(a, b, to_a, to_b, components, center)
+        energy = float(KernelFactors(*_centred(a, b, center)).frobenius_norm() ** 2)
+    left_map, left_offset, right_map, right_offset = maps
+    right = blocks.right
+    return Fitted(
+        sigma=found.sigma.numpy(), left=found.left.numpy(), right=found.right.numpy(),
+        energy=energy, means=means, kernel=blocks.kernel,
+        left_points=None if right is None else blocks.left[rows],
+        right_points=None if right is None else right[columns],
+        rows=rows, columns=columns, log_sums=log_sums[rows],
+        left_map=left_map, left_offset=left_offset,
+        right_map=right_map, right_offset=right_offset,
+        error=error, error_rows=error_rows,
+    )  # fmt: skip
+
+
+Maps = tuple[Matrix, Matrix, Matrix, Matrix]
+Means = tuple[Matrix, Matrix, float] | None
+
+
+def _exact(kernel: Matrix, components: int | None, center: bool) -> tuple[KSVD, Maps, Means]:
+    row, column, mean = kernel.mean(1), kernel.mean(0), float(kernel.mean())
+    centred = kernel - row[:, None] - column[None, :] + mean if center else kernel
+    found = _leading(torch.from_numpy(centred), min(kernel.shape), components)
+    h_e, h_r = found.left.numpy(), found.right.numpy()
+    if not center:
+        zero = np.zeros(h_r.shape[1])
+        return found, (h_r, zero, h_e, zero), None
+    # the means of a new point's own kernel drop out, since centred columns sum to zero
+    h_e, h_r = h_e - h_e.mean(0), h_r - h_r.mean(0)
+    return found, (h_r, column @ h_r, h_e, row @ h_e), (row, column, mean)
+
+
+def _factored(
+    a: Matrix, b: Matrix, to_a: Matrix, to_b: Matrix, components: int | None, center: bool
+) -> tuple[KSVD, Maps, Means]:
+    """The exact SVD of ``a b^T``, where a new point has ``a(x) = kappa(x, right) to_a``."""
+    ca, cb = _centred(a, b, center)
+    factors = KernelFactors(ca, cb)
+    found = _leading(factors, factors.max_rank, components)
+    to_e = cb.numpy().T @ found.right.numpy()  # (r, s)
+    to_r = ca.numpy().T @ found.left.numpy()
+    mean_a, mean_b = (f.mean(0) if center else np.zeros(f.shape[1]) for f in (a, b))
+    maps = (to_a @ to_e, mean_a @ to_e, to_b @ to_r, mean_b @ to_r)
+    means = (a @ b.mean(0), b @ a.mean(0), float(a.mean(0) @ b.mean(0))) if center else None
+    return found, maps, means
+
+
+def _leading(kernel: KernelLike, most: int, components: int | None) -> KSVD:
+    found = ksvd(kernel, most if components is None else min(components, most))
+    if components is not None:
+        return found
+    kept = max(found.rank, 1)
+    return KSVD(found.left[:, :kept], found.right[:, :kept], found.sigma[:kept])
+
+
+def _nystrom_factors(
+    tall: Matrix, wide: Matrix, corner: Matrix
+) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+    """``K[:, J] K[I, J]^+ K[I, :] = a b^T`` and the maps ``a = K[:, J] to_a``, ``b = K[I, :]^T
+    to_b``. The root of the corner goes to either side, which keeps rounding errors small."""
+    u, s, vh = np.linalg.svd(corner, full_matrices=False)
+    kept = s > max(corner.shape) * np.finfo(np.float64).eps * max(float(s[0]), 1e-300)
+    kept[0] = True
+    root = 1.0 / np.sqrt(np.where(s[kept] > 0, s[kept], 1.0))
+    to_a, to_b = vh[kept].T * root, u[:, kept] * root
+    return tall @ to_a, wide.T @ to_b, to_a, to_b
+
+
+def _nystrom_error(
+    blocks: Blocks, a: Matrix, b: Matrix, random: np.random.RandomState
+) -> tuple[float, int]:
+    """``||K - a b^T||_F / ||K||_F`` over random rows, and how many."""
+    n, m = blocks.shape
+    rows = np.sort(random.choice(n, min(n, ERROR_ROWS), replace=False))
+    columns = np.arange(m)
+    count, blocks.kernel.count = blocks.kernel.count, 1.0  # the true sums of "sne"
+    wrong = total = 0.0
+    for part in np.array_split(rows, max(1, len(rows) * m // _BLOCK)):
+        true = blocks(part, columns, blocks.log_sums(part, columns))
+        wrong += float(((true - a[part] @ b.T) ** 2).sum())
+        total += float((true**2).sum())
+    blocks.kernel.count = count
+    return float(np.sqrt(wrong / total)) if total > 0 else 0.0, len(rows)
+
+
+def _centred(a: Matrix, b: Matrix, center: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    if center:
+        a, b = a - a.mean(0), b - b.mean(0)
+    return torch.from_numpy(a), torch.from_numpy(b)
+
+
+def _energy(kernel: Matrix, means: Means) -> float:
+    if means is None:
+        return float((kernel**2).sum())
+    row, column, mean = means
+    return float(((kernel - row[:, None] - column[None, :] + mean) ** 2).sum())

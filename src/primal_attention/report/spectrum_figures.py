@@ -1,0 +1,95 @@
+"""Figures of spectra: explained variance by layer (the paper's figure 1), effective ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .style import FORMATS, INK, MUTED, PALETTE, new_figure, save, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..analysis import LayerSpectrum, Spectrum
+
+MOST_NUMBERS = 16  # heads; a larger map shows colours without numbers
+
+
+def explained_variance(
+    spectra: Spectrum | Mapping[str, Spectrum],
+    path: Path | str,
+    *,
+    formats: Sequence[str] = FORMATS,
+) -> list[Path]:
+    """Cumulative explained variance against the number of singular values, one line a layer with
+    its mean and deviation over heads and inputs: path.png and path.svg. Several spectra, {name:
+    spectrum}, stand side by side on one scale, as in the paper's figure 1."""
+    panels = spectra if isinstance(spectra, Mapping) else {"": spectra}
+    if not panels or not any(found.layers for found in panels.values()):
+        raise ValueError("explained_variance was given no layer; expected a spectrum with some")
+    with style():
+        figure = new_figure(5.4 * len(panels), 3.8)
+        cells = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axes, (name, found) in zip(cells, panels.items(), strict=True):
+            _curves(axes, found.layers)
+            axes.set_title(name or "Cumulative explained variance of the attention matrices")
+            axes.set_xlabel("number of singular values")
+        cells[0].set_ylabel("explained variance")
+        return save(figure, Path(path), formats)
+
+
+def rank_map(found: Spectrum, path: Path | str, *, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """The mean effective rank over inputs, layers down and heads across: path.png and path.svg."""
+    if not found.layers:
+        raise ValueError("rank_map was given no layer; expected a spectrum with some")
+    heads = max(layer.heads for layer in found.layers)
+    ranks = np.full((len(found.layers), heads), np.nan)
+    for row, layer in enumerate(found.layers):
+        ranks[row, : layer.heads] = layer.effective_rank().mean(1)
+    with style():
+        figure = new_figure(3.2 + 0.55 * heads, 1.6 + 0.45 * len(found.layers))
+        axes = figure.subplots()
+        top = float(np.nanmax(ranks))
+        image = axes.imshow(ranks, cmap="Blues", vmin=0.0, vmax=max(top, 1e-12), aspect="auto")
+        axes.set_xticks(range(heads), [str(h) for h in range(heads)])
+        axes.set_yticks(range(len(ranks)), [f"{one.name}\n{one.kind}" for one in found.layers])
+        axes.set(xlabel="head", title="Effective rank of the attention matrix, mean over inputs")
+        axes.grid(False)
+        axes.tick_params(length=0, labelsize=8)
+        figure.colorbar(image, ax=axes)
+        if heads <= MOST_NUMBERS:
+            for (row, column), rank in np.ndenumerate(ranks):
+                if np.isfinite(rank):
+                    colour = "white" if rank > 0.55 * top else INK
+                    axes.text(
+                        column, row, f"{rank:.1f}", ha="center", va="center", fontsize=7.5,
+                        color=colour,
+                    )  # fmt: skip
+        return save(figure, Path(path), formats)
+
+
+def _curves(axes: Axes, layers: Sequence[LayerSpectrum]) -> None:
+    for layer, colour in zip(layers, _colours(len(layers)), strict=True):
+        mean, deviation = layer.curve()
+        k = np.arange(1, len(mean) + 1)
+        axes.plot(k, mean, color=colour, label=f"{layer.name}: {layer.kind}")
+        low, high = np.clip(mean - deviation, 0, 1), np.clip(mean + deviation, 0, 1)
+        axes.fill_between(k, low, high, color=colour, alpha=0.18, linewidth=0)
+    axes.axhline(0.9, color=MUTED, linewidth=0.8, linestyle=":")
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:.0f}")
+    axes.set_ylim(0.0, 1.03)
+    # all curves end at one, so their ends cannot carry the names
+    axes.legend(loc="lower right", frameon=False, fontsize=8 if len(layers) <= 12 else 6)
+
+
+def _colours(count: int) -> list[Any]:
+    """Colours that are told apart; for deep models a scale from the first layer to the last."""
+    if count <= len(PALETTE):
+        return list(PALETTE[:count])
+    from matplotlib import colormaps
+
+    return list(colormaps["viridis"](np.linspace(0.0, 0.9, count)))

@@ -1,0 +1,70 @@
+"""`primal spectrum` on a run that was trained, and on a Hugging Face model."""
+
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from primal_attention.cli.spectrum import spectrum
+
+
+@pytest.fixture
+def show():
+    app = typer.Typer()
+    app.command()(spectrum)
+    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture
+def run(primal, tiny, tmp_path):
+    done = primal(*tiny, "--attention", "softmax,primal", "--quiet", "--name", "one")
+    assert done.code == 0, done.err
+    return tmp_path / "runs" / "one"
+
+
+def test_a_run(run, show):
+    pytest.importorskip("matplotlib")
+    done = show(run, "--inputs", 3)
+    assert done.exit_code == 0, done.output
+    for word in ("encoder.layers.0.attention", "primal (data)", "factored", "exact", "Lambda"):
+        assert word in done.output
+    names = {"spectrum.json", "spectrum.png", "spectrum.svg", "effective_rank.png"}
+    assert names <= {path.name for path in run.iterdir()}
+    written = json.loads((run / "spectrum.json").read_text())
+    assert [one["inputs"] for one in written["spectrum"]["layers"]] == [3, 3]
+    assert len(written["diagnostics"]["layers"]) == 1
+
+
+def test_the_weights_are_the_trained_ones(run, show, tmp_path, monkeypatch):
+    monkeypatch.setattr("primal_attention.cli.spectrum._draw", lambda *_: [])
+    before = json.loads(show(run, "--inputs", 2, "--json", "--out", tmp_path / "a").output)
+    again = json.loads(show(run, "--inputs", 2, "--json", "--out", tmp_path / "b").output)
+    assert before["spectrum"] == again["spectrum"]
+    assert (tmp_path / "a" / "spectrum.json").exists()
+    assert not (run / "spectrum.json").exists()
+
+
+def test_what_is_no_model_is_one_sentence(show, tmp_path):
+    assert "has no config.json" in str(show(tmp_path).exception)
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    assert "expected --text" in str(show(tmp_path).exception)
+
+
+@pytest.mark.slow
+def test_a_hugging_face_model(show, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "some", "words", "in", "a", "row"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    config = transformers.BertConfig(
+        vocab_size=len(words), hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=16,
+    )  # fmt: skip
+    transformers.BertModel(config).save_pretrained(tmp_path)
+    transformers.BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
+    (tmp_path / "text.txt").write_text("some words\n\nin a row in a row\n")
+    done = show(tmp_path, "--text", tmp_path / "text.txt", "--json")
+    assert done.exit_code == 0, (done.output, done.exception)
+    found = json.loads(done.stdout)["spectrum"]
+    assert [one["inputs"] for one in found["layers"]] == [2, 2]
+    assert found["skipped"] == {}
