@@ -5,6 +5,7 @@ import torch
 
 from primal_attention.bench import Settings
 from primal_attention.bench.candidates import parse_candidate
+from primal_attention.bench.settings import ARENA
 from primal_attention.bench.steps import make_inputs, make_step, memory_step
 
 CANDIDATES = (
@@ -93,3 +94,15 @@ def test_a_memory_step_is_the_same_step_from_plain_values():
     direct = make_step(settings, parse_candidate("primal:free"), make_inputs(settings, 100))
     assert torch.equal(step(), direct())
     assert step().dtype == torch.float64
+
+
+@pytest.mark.parametrize("text", CANDIDATES)
+@pytest.mark.parametrize("what", ARENA)
+def test_the_models_of_the_arena(what, text):
+    settings = Settings(what=what, **SMALL)
+    inputs = make_inputs(settings, 24)
+    assert inputs.shape == ((2, 2, 24) if what == "lra/retrieval" else (2, 24))
+    step = make_step(settings, parse_candidate(text), inputs)
+    before, after = step(), step()
+    assert before.shape == (2, 10)
+    assert not torch.equal(before, after)  # the optimiser has moved the weights

@@ -36,7 +36,7 @@ def run_bench(plan: Plan, out: Path | str | None = None, *, watch: Watch | None 
     that was killed goes on, and candidates or lengths can be added. Without a folder a new one is
     made under `bench`.
     """
-    stem = f"{plan.settings.what}-{plan.settings.mode}"
+    stem = f"{plan.settings.what.replace('/', '-')}-{plan.settings.mode}"
     folder = create_folder("bench", None, stem, {}) if out is None else Path(out)
     with explained(f"make {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -179,7 +179,7 @@ class _Bench:
 
 def _preload(settings: Settings) -> tuple[str, ...]:
     """Optimisers import the compiler with their first step, which takes seconds."""
-    return ("torch._dynamo",) if settings.what == "encoder" and settings.mode == "training" else ()
+    return ("torch._dynamo",) if settings.what != "block" and settings.mode == "training" else ()
 
 
 def _checked(step: Step) -> Step:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,12 @@ from torch.nn import functional as F
 from ..ksvd.ledger import Ledger
 from ..ksvd.loss import ksvd_loss
 from ..models import SequenceClassifier
+from ..tasks import get_task
+from ..tasks.lra.task import ArenaTask
 from ..train.optim import make_optimizer
 from .blocks import Floor
 from .candidates import SOFTMAX, Candidate, parse_candidate
-from .settings import Settings
+from .settings import ARENA, Settings
 
 Step = Callable[[], Tensor]  # returns the output, (B, N, d) of a block, (B, classes) of an encoder
 
@@ -24,9 +26,19 @@ LAYERS, CHANNELS, CLASSES = 2, 16, 10  # of the encoder
 SMALL = 64  # a length for the libraries to fill their own buffers with
 
 
+def arena_task(name: str) -> ArenaTask:
+    """The task of the Long-Range Arena whose model is measured."""
+    return cast(ArenaTask, get_task(name))
+
+
 def make_inputs(settings: Settings, length: int) -> Tensor:
-    """Random sequences: (B, N, width) for a block, (B, N, channels) for an encoder."""
+    """Random sequences: (B, N, width) for a block, (B, N, channels) for an encoder, tokens (B, N)
+    or pairs (B, 2, N) for a task of the arena."""
     torch.manual_seed(1)
+    if settings.what in ARENA:
+        task = arena_task(settings.what)
+        shape = (settings.batch, 2, length) if task.pairs else (settings.batch, length)
+        return torch.randint(task.vocabulary, shape, device=settings.device)
     channels = settings.width if settings.what == "block" else CHANNELS
     dtype: torch.dtype = getattr(torch, settings.dtype)
     return torch.randn(settings.batch, length, channels, device=settings.device, dtype=dtype)
@@ -48,7 +60,7 @@ def make_step(settings: Settings, candidate: Candidate, inputs: Tensor) -> Step:
 
 def _make_step(settings: Settings, candidate: Candidate, inputs: Tensor) -> Step:
     torch.manual_seed(0)
-    length = inputs.shape[1]
+    length = inputs.shape[-1 if settings.what in ARENA else 1]
     if settings.what == "block":
         block = candidate.build(settings, length)
         call: Step = lambda: block(inputs)[0]  # noqa: E731
@@ -122,8 +134,10 @@ class _Extra:
         self._ksvd = any(isinstance(getattr(m, "ledger", None), Ledger) for m in model.modules())
         self._floors = [m for m in model.modules() if isinstance(m, Floor)]
         # made here, so that no step is charged with them
+        positions = inputs.shape[:2] if inputs.is_floating_point() else (-1, inputs.shape[-1])
+        rows = inputs.numel() // inputs.shape[-1] if positions[0] < 0 else positions[0]
         self._gradients = [
-            inputs.new_empty(*inputs.shape[:2], floor.qk_proj.out_features).normal_()
+            floor.qk_proj.weight.new_empty(rows, positions[1], floor.qk_proj.out_features).normal_()
             for floor in self._floors
         ]
 
@@ -137,9 +151,14 @@ class _Extra:
 def _encoder(settings: Settings, candidate: Candidate, length: int) -> SequenceClassifier:
     name = SOFTMAX if candidate.is_extra else candidate.name
     options = {} if candidate.is_extra else candidate.attention_options(settings, length)
+    kind: dict[str, Any] = {"channels": CHANNELS, "positions": "sinusoidal"}
+    if settings.what in ARENA:
+        task = arena_task(settings.what)
+        paper = task.recipe("paper", (SOFTMAX,) * LAYERS)
+        kind = {key: paper[key] for key in ("positions", "norm", "activation", "head")}
+        kind |= {"vocabulary": task.vocabulary, "pairs": task.pairs}
     model = SequenceClassifier(
         classes=CLASSES,
-        channels=CHANNELS,
         max_length=length,
         attention=(name,) * LAYERS,
         attention_options={name: options},
@@ -147,9 +166,9 @@ def _encoder(settings: Settings, candidate: Candidate, length: int) -> SequenceC
         heads=settings.heads,
         feedforward=2 * settings.width,
         dropout=0.0,
-        positions="sinusoidal",
         device=settings.device,
         dtype=getattr(torch, settings.dtype),
+        **kind,
     )
     if candidate.is_extra:
         for layer in model.encoder.layers:

@@ -25,11 +25,18 @@ def bench(
         ),
     ] = None,
     length: Annotated[
-        str, typer.Option(help="Lengths: first:last:xK, or numbers between commas.")
-    ] = "512:65536:x2",
+        str | None,
+        typer.Option(
+            help="Lengths: first:last:xK, or numbers between commas.",
+            show_default="512:65536:x2, or the task's",
+        ),
+    ] = None,
     what: Annotated[
         str,
-        typer.Option(help="block: attention with its projections. encoder: 2-layer classifier."),
+        typer.Option(
+            help="block: attention with its projections. encoder: 2-layer classifier. lra/text, "
+            "lra/listops, ...: the task's model."
+        ),
     ] = "block",
     pass_: Annotated[
         str,
@@ -42,7 +49,10 @@ def bench(
     width: Annotated[int, typer.Option(help="Width of the sequences.")] = 64,
     heads: Annotated[int, typer.Option(help="Attention heads.")] = 2,
     rank: Annotated[int, typer.Option(help="Rank, for the attentions that have one.")] = 20,
-    batch: Annotated[int, typer.Option(help="Sequences in a batch.")] = 1,
+    batch: Annotated[
+        int | None,
+        typer.Option(help="Sequences in a batch.", show_default="1, or the task's"),
+    ] = None,
     dtype: Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16.")] = "float32",
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, ...")] = "cpu",
     threads: Annotated[int, typer.Option(help="Threads of torch.")] = 2,

@@ -28,15 +28,25 @@ from ..bench import (
     run_bench,
     with_references,
 )
+from ..bench.settings import ARENA
+from ..bench.steps import arena_task
 from ..bench.table import TITLES, header, quantity_rows, reasons, short
 from . import FAILED, INTERRUPTED
 from .settings import UsageError
 from .show import console, show_json, show_rows
 
 
-def plan_for(attention: str | None, length: str, budget: float, **settings: Any) -> Plan:
-    """The plan that a command line asks for."""
+def plan_for(
+    attention: str | None, length: str | None, budget: float, *, batch: int | None, **settings: Any
+) -> Plan:
+    """The plan that a command line asks for; a task of the arena has a length and a batch."""
     try:
+        if settings["what"] in ARENA:
+            task = arena_task(settings["what"])
+            length = str(task.padded_length) if length is None else length
+            batch = task.plan.batch_size if batch is None else batch
+        length = "512:65536:x2" if length is None else length
+        settings["batch"] = 1 if batch is None else batch
         chosen = default_candidates() if attention is None else parse_candidates(attention)
         lengths = parse_lengths(length)
         return Plan(Settings(**settings), with_references(chosen), lengths, budget)
