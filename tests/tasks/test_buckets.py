@@ -5,9 +5,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader
 
-from primal_attention.tasks.buckets import BucketSampler, bucket_batches
+from primal_attention.tasks.buckets import bucket_batches
 
 LENGTHS = np.random.default_rng(0).integers(1, 1000, 500)
 
@@ -51,30 +50,6 @@ def test_same_length_is_a_plain_shuffle():
     batches = bucket_batches(np.full(40, 7), 4, 0, 1)
     assert sorted(i for b in batches for i in b) == list(range(40))
     assert any(b != sorted(b) for b in batches)
-
-
-def test_sampler_goes_on_where_it_was():
-    def all_of(sampler):
-        return [list(sampler) for _ in range(3)]
-
-    whole = all_of(BucketSampler(LENGTHS, 16, seed=5))
-    assert whole[1] == bucket_batches(LENGTHS, 16, 5, 2)
-    cut = BucketSampler(LENGTHS, 16, seed=5)
-    list(cut)
-    epoch = iter(cut)
-    done = [next(epoch) for _ in range(7)]
-    again = BucketSampler(LENGTHS, 16, seed=5)
-    again.load_state_dict(cut.state_dict())
-    assert done + list(again) == whole[1]
-    assert list(again) == whole[2]
-    assert len(again) == len(whole[0])
-    with pytest.raises(ValueError, match="the state has seed 5; expected 6"):
-        BucketSampler(LENGTHS, 16, seed=6).load_state_dict(cut.state_dict())
-
-
-def test_sampler_in_a_loader():
-    loader = DataLoader(list(range(500)), batch_sampler=BucketSampler(LENGTHS, 16, seed=5))
-    assert [b.tolist() for b in loader] == bucket_batches(LENGTHS, 16, 5, 1)
 
 
 @pytest.mark.parametrize("name", ["batch_size", "pool"])

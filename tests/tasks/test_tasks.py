@@ -27,7 +27,7 @@ def test_every_task(name):
 
 @pytest.mark.parametrize("wrong", ["uea/JapaneseVowel", "JapaneseVowels", "uea/japanesevowels"])
 def test_unknown_name(wrong):
-    message = f"unknown task {wrong!r} (did you mean 'uea/JapaneseVowels'?); expected one of uea/"
+    message = f"unknown task {wrong!r} (did you mean 'uea/JapaneseVowels'?); expected one of images/"
     with pytest.raises(ValueError, match=re.escape(message)):
         get_task(wrong)
 
@@ -41,6 +41,7 @@ def test_status_without_a_folder():
     found = {status.task: status for status in data_status()}
     assert tuple(found) == available_tasks()
     assert {name for name, s in found.items() if s.complete} == {
+        "images/digits",
         "uea/BasicMotions",
         "uea/JapaneseVowels",
     }

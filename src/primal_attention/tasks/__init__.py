@@ -7,6 +7,7 @@ from pathlib import Path
 from ..names import unknown
 from .base import DataError, DataStatus, Task
 from .examples import Batch
+from .images import image_tasks
 from .lra import arena_tasks
 from .series import Normaliser, SeriesData, SeriesSet, stratified_split
 from .uea import archive_tasks
@@ -25,7 +26,9 @@ __all__ = [
     "stratified_split",
 ]
 
-_tasks: dict[str, Task] = {task.name: task for task in (*archive_tasks(), *arena_tasks())}
+_tasks: dict[str, Task] = {
+    task.name: task for task in (*archive_tasks(), *arena_tasks(), *image_tasks())
+}
 
 
 def available_tasks() -> tuple[str, ...]:

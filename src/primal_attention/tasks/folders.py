@@ -8,6 +8,7 @@ from pathlib import Path
 from .base import DataError
 
 ENVIRONMENT = "PRIMAL_ATTENTION_DATA"
+CACHE = "PRIMAL_ATTENTION_CACHE"
 
 
 def data_folder(data_dir: Path | str | None = None) -> Path | None:
@@ -22,6 +23,15 @@ def data_folder(data_dir: Path | str | None = None) -> Path | None:
     if from_environment:
         return _existing(from_environment, f"the data folder in {ENVIRONMENT}")
     return None
+
+
+def cache_folder() -> Path:
+    """Where what is made of data is kept: the folder in the environment, else the user's cache."""
+    given = os.environ.get(CACHE)
+    if given:
+        return Path(given).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "primal-attention"
 
 
 def _existing(folder: Path | str, what: str) -> Path:

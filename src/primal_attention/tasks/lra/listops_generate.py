@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base import DataError
-from .files import Progress, replace_file, replace_json, replacing, work_off
+from ..files import Progress, replace_file, replace_json, replacing, work_off
 from .listops import CLOSE, FIRST_OPERATOR, HEADER, OPERATORS, SPLITS, depth, value
 from .listops_trees import Ints, ListOpsSettings, draw
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..base import DataError
-from .files import Progress, replace_file, replace_json, work_off
+from ..files import Progress, replace_file, replace_json, work_off
 from .pathfinder import read_metadata, read_png
 from .snakes import CONTINUITY, CONTOUR, DISTRACTOR, draw
 from .strokes import LENGTH, MARGIN, THICKNESS

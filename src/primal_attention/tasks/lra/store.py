@@ -15,7 +15,6 @@ import fcntl
 import hashlib
 import io
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,11 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base import DataError
+from ..files import replace_file, replace_json, replacing
+from ..folders import CACHE, cache_folder
 from ..series import Integers
 from ..tokens import Tokens, TokenSet
-from .files import replace_file, replace_json, replacing
 
-CACHE = "PRIMAL_ATTENTION_CACHE"
 FORMAT = 1  # raise it when an encoding changes: old stores are then built again
 PART = 2000  # cases of a part
 _ARRAYS = ("tokens", "lengths", "labels")
@@ -65,15 +64,6 @@ class Source:
             facts = path.stat()
             digest.update(repr((str(path), facts.st_size, facts.st_mtime_ns)).encode())
         return digest.hexdigest()[:16]
-
-
-def cache_folder() -> Path:
-    """Where stores are kept: the folder in the environment, else the user's cache."""
-    given = os.environ.get(CACHE)
-    if given:
-        return Path(given).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "primal-attention"
 
 
 def open_set(

@@ -1,0 +1,93 @@
+"""DeiT and Primal.+DeiT: a vision transformer of Hugging Face's transformers, built from its config
+alone, in which the layers that are named primal are converted."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import Tensor, nn
+
+from ...convert import convert_
+
+_KNOWN = ("softmax", "primal")
+
+
+class VisionTransformer(nn.Module):
+    """Logits (B, classes) of images (B, 3, size, size), read from the class token."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, inputs: Tensor, padding: Tensor | None = None) -> Tensor:
+        """Images of one size have no padding; it is ignored."""
+        logits: Tensor = self.network(pixel_values=inputs).logits
+        return logits
+
+
+def build_vision_transformer(
+    settings: Any, *, classes: int, size: int, patch: int
+) -> VisionTransformer:
+    """With random weights. `settings` has the fields of a run's configuration.
+
+    The network is built with softmax throughout, then layers named primal are converted with the
+    random start of PrimalAttention: all else is the same for every choice of attentions.
+    """
+    _check(settings)
+    transformers = _transformers()
+    config = transformers.ViTConfig(
+        image_size=size,
+        patch_size=patch,
+        num_labels=classes,
+        num_hidden_layers=len(settings.attention),
+        hidden_size=settings.width,
+        num_attention_heads=settings.heads,
+        intermediate_size=settings.feedforward,
+        hidden_act=settings.activation,
+        hidden_dropout_prob=settings.dropout,
+        attention_probs_dropout_prob=settings.dropout,
+        layer_norm_eps=1e-6,  # as DeiT has it
+        # DeiT-Small's 0.02 at its width; the same start in a narrow network would hardly be one
+        initializer_range=0.02 * math.sqrt(384 / settings.width),
+    )
+    network = transformers.ViTForImageClassification(config)
+    places = {
+        f"vit.layers.{i}.attention" for i, name in enumerate(settings.attention) if name == "primal"
+    }
+    if places:
+        options = settings.attention_options()["primal"]
+        convert_(network, layers=lambda path, _: path in places, start="fresh", **options)
+    return VisionTransformer(network)
+
+
+def _check(settings: Any) -> None:
+    """What a vision transformer cannot be, or has no place for, is refused."""
+    for name in settings.attention:
+        if name not in _KNOWN:
+            raise ValueError(
+                f"attention has {name!r}; expected softmax or primal in a vision transformer"
+            )
+    if settings.norm != "pre":
+        raise ValueError(f"norm is {settings.norm!r}; expected 'pre' in a vision transformer")
+    if settings.positions != "learned":
+        raise ValueError(
+            f"positions is {settings.positions!r}; expected 'learned' in a vision transformer"
+        )
+    if settings.head != "mean":
+        raise ValueError(
+            f"head is {settings.head!r}; expected the default, 'mean', since a vision transformer "
+            "has a head of its own on the class token"
+        )
+    if settings.attention_options().get("softmax"):
+        raise ValueError("options has 'softmax'; expected none for it in a vision transformer")
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ModuleNotFoundError as missing:
+        raise ImportError(
+            "vision transformers need transformers; install 'primal-attention[hf]'"
+        ) from missing
+    return transformers
