@@ -33,6 +33,10 @@ def test_attention_is_one_name_or_one_for_each_layer():
     assert parse_attention("primal", 3) == ("primal",) * 3
     assert parse_attention("softmax, primal", None) == ("softmax", "primal")
     assert parse_attention("softmax,primal", 2) == ("softmax", "primal")
+    assert parse_attention("softmax*3, primal", None) == ("softmax",) * 3 + ("primal",)
+    for wrong in ("softmax*0,primal", "softmax*,primal", "softmax*two"):
+        with pytest.raises(ValueError, match=r"expected names as in softmax\*11,primal"):
+            parse_attention(wrong, None)
     with pytest.raises(ValueError, match="--layers is 3 but --attention names 2"):
         parse_attention("softmax,primal", 3)
     with pytest.raises(ValueError, match="at least 1"):

@@ -119,8 +119,14 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_attention(text: str, layers: int | None) -> tuple[str, ...]:
-    """One name per layer: `primal` for all layers (two unless told), or `softmax,primal`."""
-    names = tuple(name.strip() for name in text.split(","))
+    """One name per layer: `primal` for all layers (two unless told), or `softmax,primal`, or with
+    repetitions `softmax*11,primal`."""
+    names: tuple[str, ...] = ()
+    for part in text.split(","):
+        name, times, count = (word.strip() for word in part.partition("*"))
+        if times and not re.fullmatch("[1-9][0-9]*", count):
+            raise ValueError(f"--attention is {text!r}; expected names as in softmax*11,primal")
+        names += (name,) * int(count or 1)
     if len(names) == 1:
         count = 2 if layers is None else layers
         if count < 1:
