@@ -32,7 +32,8 @@ def test_streamed_token_equals_the_full_pass() -> None:
 
 
 def test_there_are_commands() -> None:
-    assert {command.split()[0] for command in COMMANDS} == {"train", "resume", "data", "list"}
+    expected = {"train", "resume", "data", "list", "bench", "spectrum", "report"}
+    assert {command.split()[0] for command in COMMANDS} == expected
 
 
 @pytest.mark.slow

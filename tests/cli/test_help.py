@@ -4,7 +4,19 @@ import json
 import subprocess
 import sys
 
-NAMES = ("train", "resume", "bench", "convert", "cost", "spectrum", "data", "list")
+NAMES = (
+    "train",
+    "resume",
+    "bench",
+    "convert",
+    "cost",
+    "spectrum",
+    "report",
+    "reproduce",
+    "sweep",
+    "data",
+    "list",
+)
 COMMANDS = ([], *([name] for name in NAMES))
 
 HELP = f"""

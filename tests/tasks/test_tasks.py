@@ -27,7 +27,9 @@ def test_every_task(name):
 
 @pytest.mark.parametrize("wrong", ["uea/JapaneseVowel", "JapaneseVowels", "uea/japanesevowels"])
 def test_unknown_name(wrong):
-    message = f"unknown task {wrong!r} (did you mean 'uea/JapaneseVowels'?); expected one of images/"
+    message = (
+        f"unknown task {wrong!r} (did you mean 'uea/JapaneseVowels'?); expected one of images/"
+    )
     with pytest.raises(ValueError, match=re.escape(message)):
         get_task(wrong)
 

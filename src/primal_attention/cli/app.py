@@ -24,8 +24,14 @@ from .options import (
     parse_options,
     parse_seeds,
 )
+from .report import EPILOG as REPORT_EPILOG
+from .report import report
+from .reproduce import EPILOG as REPRODUCE_EPILOG
+from .reproduce import reproduce
 from .settings import UsageError, resolve
 from .spectrum import spectrum
+from .sweep import EPILOG as SWEEP_EPILOG
+from .sweep import sweep
 
 app = typer.Typer(
     name="primal",
@@ -149,4 +155,7 @@ app.command(epilog=BENCH_EPILOG)(bench)
 app.command(epilog=CONVERT_EPILOG)(convert)
 app.command()(cost)
 app.command()(spectrum)
+app.command(epilog=REPORT_EPILOG)(report)
+app.command(epilog=REPRODUCE_EPILOG)(reproduce)
+app.command(epilog=SWEEP_EPILOG)(sweep)
 app.add_typer(data_app, name="data")

@@ -123,10 +123,10 @@ def parse_attention(text: str, layers: int | None) -> tuple[str, ...]:
     repetitions `softmax*11,primal`."""
     names: tuple[str, ...] = ()
     for part in text.split(","):
-        name, times, count = (word.strip() for word in part.partition("*"))
-        if times and not re.fullmatch("[1-9][0-9]*", count):
+        name, times, number = (word.strip() for word in part.partition("*"))
+        if times and not re.fullmatch("[1-9][0-9]*", number):
             raise ValueError(f"--attention is {text!r}; expected names as in softmax*11,primal")
-        names += (name,) * int(count or 1)
+        names += (name,) * int(number or 1)
     if len(names) == 1:
         count = 2 if layers is None else layers
         if count < 1:

@@ -47,7 +47,7 @@ def show_seeds(outcome: SeedsResult, next_command: str) -> None:
     protocols = dict.fromkeys(result.protocol for result in outcome.results.values())
     mean = _percent(outcome.mean)
     if outcome.deviation is not None and outcome.interval is not None:
-        low, high = outcome.interval
+        low, high = max(outcome.interval[0], 0.0), min(outcome.interval[1], 1.0)
         mean += f" ± {100 * outcome.deviation:.1f}, 95 % interval of the mean {100 * low:.1f}"
         mean += f" to {_percent(high)}"
     each = (f"{seed}: {_percent(result.accuracy)}" for seed, result in outcome.results.items())

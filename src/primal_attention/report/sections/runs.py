@@ -1,0 +1,153 @@
+"""A finished run of any task, read from its folder: a value, what it is, and how it came about."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...train.config import RunConfig
+from ...train.errors import RunError
+from ...train.files import read_json
+from ...train.metrics import read_metrics
+from ..history import read_run
+
+Curve = dict[int, float]  # by epoch or step, where it is known
+
+
+class Measure(NamedTuple):
+    """What a run is judged by."""
+
+    name: str
+    unit: str = ""
+
+    @property
+    def axis(self) -> str:
+        return f"{self.name}, {self.unit}" if self.unit else self.name
+
+    def clip(self, value: float) -> float:
+        """A per cent lies between 0 and 100."""
+        return min(max(value, 0.0), 100.0) if self.unit == "%" else value
+
+    def text(self, value: float) -> str:
+        return f"{value:.1f}\N{NO-BREAK SPACE}{self.unit}" if self.unit else f"{value:.1f}"
+
+
+ACCURACY, SCORE = Measure("accuracy", "%"), Measure("normalised score")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run. `value` is in the unit of its measure, `label` says what it is; `settings`,
+    `result` and `environment` are the documents of the folder. `values` are by epoch, on the set
+    or the episodes that `judged` names; `chosen` is the epoch whose weights count. `confusion`
+    (true, predicted) is None where there are no classes."""
+
+    path: Path
+    config: RunConfig
+    measure: Measure
+    value: float
+    label: str
+    protocol: str | None
+    judged: str
+    chosen: int
+    task_loss: Curve
+    ksvd_loss: Curve
+    values: Curve
+    ksvd_by_step: Curve
+    settings: dict[str, Any]
+    result: dict[str, Any]
+    environment: dict[str, Any]
+    classes: tuple[str, ...] = ()
+    confusion: npt.NDArray[np.int64] | None = None
+
+    @property
+    def seed(self) -> int:
+        return self.config.seed
+
+
+def read_trained(path: Path) -> Trained:
+    """Read a run folder; a RunError says in one sentence what is wrong with it."""
+    try:
+        settings = read_json(path / "config.json") if (path / "config.json").exists() else {}
+        acts = str(settings.get("task", "")).startswith("rl/")
+        return _agent(path, settings) if acts else _classifier(path, settings)
+    except RunError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        # files that somebody changed, or of another version
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise RunError(f"{path} cannot be read as a finished run: {reason}") from error
+
+
+def _classifier(path: Path, settings: dict[str, Any]) -> Trained:
+    history = read_run(path)
+    if not history.classes or history.confusion.shape != (len(history.classes),) * 2:
+        raise RunError(
+            f"{path / 'result.json'} has {len(history.classes)} classes and a confusion matrix of "
+            f"shape {history.confusion.shape}; expected one row and column a class"
+        )
+    lines = read_metrics(path)
+    return Trained(
+        path=path,
+        config=history.config,
+        measure=ACCURACY,
+        value=100 * float(history.accuracy),
+        label=str(history.label),
+        protocol=history.config.protocol,
+        judged=history.split,
+        chosen=int(history.epoch),
+        task_loss=_curve(lines, "epoch", "task_loss"),
+        ksvd_loss=_curve(lines, "epoch", "ksvd_loss"),
+        values=_curve(lines, "epoch", "accuracy", 100.0),
+        ksvd_by_step=_curve(lines, "step", "ksvd_loss"),
+        settings=settings,
+        result=read_json(path / "result.json"),
+        environment=_environment(path),
+        classes=tuple(str(name) for name in history.classes),
+        confusion=history.confusion,
+    )
+
+
+def _agent(path: Path, settings: dict[str, Any]) -> Trained:
+    """A run that learned to act: its score is that of the last epoch."""
+    from ...train.decision.config import DecisionConfig
+
+    if not (path / "result.json").exists():
+        raise RunError(f"{path} has no result.json; expected the folder of a finished run")
+    result, lines = read_json(path / "result.json"), read_metrics(path)
+    config = DecisionConfig.from_dict(settings).engine()
+    scores = _curve(lines, "epoch", "score")
+    return Trained(
+        path=path,
+        config=config,
+        measure=SCORE,
+        value=float(result["score"]),
+        label=f"mean of {len(result['returns'])} episodes after the last epoch",
+        protocol=None,
+        judged="episodes after each epoch",
+        chosen=max(scores, default=config.epochs),
+        task_loss=_curve(lines, "epoch", "task_loss"),
+        ksvd_loss=_curve(lines, "epoch", "ksvd_loss"),
+        values=scores,
+        ksvd_by_step=_curve(lines, "step", "ksvd_loss"),
+        settings=settings,
+        result=result,
+        environment=_environment(path),
+    )
+
+
+def _environment(path: Path) -> dict[str, Any]:
+    place = path / "environment.json"
+    return dict(read_json(place)) if place.exists() else {}
+
+
+def _curve(lines: list[dict[str, Any]], kind: str, quantity: str, unit: float = 1.0) -> Curve:
+    """A quantity by epoch or step (`kind` is both the kind of line and its number)."""
+    found = {int(one[kind]): one.get(quantity) for one in lines if one["kind"] == kind}
+    known = {at: unit * float(value) for at, value in found.items() if value is not None}
+    return {at: value for at, value in known.items() if math.isfinite(value)}

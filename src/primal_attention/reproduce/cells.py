@@ -1,0 +1,145 @@
+"""What would fill a cell of a table: the settings of its runs, or why there are none."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..tasks import get_task
+from ..tasks.rl import get_rl_task
+from ..train.config import RunConfig
+from .paper_tables import Figure, PaperTable, table
+
+MODELS: Mapping[str, tuple[str, ...]] = {
+    "Trans.": ("softmax", "softmax"),
+    "Primal.": ("primal", "primal"),
+    "Primal.+Trans.": ("softmax", "primal"),
+    **{
+        name: (attention, attention)
+        for name, attention in {
+            "Linear.": "linear", "Re.": "reformer", "Long.": "longformer", "Per.": "performer",
+            "YOSO-E": "yoso", "Cos.": "cosformer", "SOFT": "soft", "Flow.": "flow",
+            "Lin.": "linformer", "Nyström.": "nystrom",
+        }.items()
+    },
+}  # fmt: skip
+# what the paper says about the peers on the Long-Range Arena
+ARENA_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "reformer": {"hashes": 2},
+    "performer": {"features": 256},
+    "linformer": {"projection": 256},
+    "nystrom": {"landmarks": 64},
+}
+SPELLING = {"HandWriting": "Handwriting", "HeartBeat": "Heartbeat"}  # of the archive
+WEIGHTS = {"No": "free", "Yes": "data"}  # data-dependent
+QUICK: Mapping[str, Any] = {
+    "width": 16, "heads": 2, "feedforward": 16, "rank": 4, "epochs": 2, "max_length": 64,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure of the paper and the settings that reproduce it, or the reason why nothing does."""
+
+    row: str
+    column: str
+    figure: Figure
+    config: RunConfig | None = None
+    why: str = ""
+
+
+def cells_of(
+    name: str,
+    part: str | None = None,
+    *,
+    protocol: str = "paper",
+    quick: bool = False,
+    data_dir: Path | str | None = None,
+) -> list[Cell]:
+    """The cells of a table, or of a part of it, that training fills."""
+    found = table(name)
+    data = None if data_dir is None else str(Path(data_dir).absolute())
+    changes: dict[str, Any] = {"protocol": protocol, "data_dir": data}
+    return [_cell(found, row, column, changes, quick) for row, column in found.select(part)]
+
+
+def _cell(found: PaperTable, row: str, column: str, changes: dict[str, Any], quick: bool) -> Cell:
+    figure = found.figure(row, column)
+    task, attention, own = _recipe(found, row, column)
+    if attention is None:
+        return Cell(row, column, figure, why=_why_not(found, row, column, changes["data_dir"]))
+    status = get_task(task).status(changes["data_dir"])
+    if status.missing:
+        splits = " and ".join(status.missing)
+        return Cell(row, column, figure, why=f"no {splits} data of {task}: {status.how_to_get}")
+    config = paper_config(task, attention, **own, **changes)
+    return Cell(row, column, figure, _quick(config) if quick else config)
+
+
+def paper_config(task: str, attention: tuple[str, ...], **changes: Any) -> RunConfig:
+    """The paper's settings for a task and a model, with some of them changed."""
+    fields = get_task(task).recipe("paper", attention)
+    fields |= {"task": task, "recipe": "paper", "attention": attention} | changes
+    config = RunConfig.from_dict(fields)
+    config.validate()
+    return config
+
+
+def _recipe(
+    found: PaperTable, row: str, column: str
+) -> tuple[str, tuple[str, ...] | None, dict[str, Any]]:
+    """Task, attentions and settings of their own; without attentions nothing can be run."""
+    trans = MODELS["Primal.+Trans."]
+    match found.name:
+        case "table1":
+            return _uea(row), MODELS[column], {}
+        case "table2":
+            attention = MODELS[column]
+            options = {a: dict(ARENA_OPTIONS[a]) for a in {*attention} if a in ARENA_OPTIONS}
+            return _lra(row), attention, {"options": options} if options else {}
+        case "table6":
+            name, rank = row.split(" s=")
+            own = {"rank": int(rank), "eta": float(column.removeprefix("eta="))}
+            return _uea(name), MODELS["Primal."], own
+        case "table8":
+            return _uea(column), trans, {"weights": WEIGHTS[row]}
+        case "table9":
+            return _lra(found.read_as.get(column, column)), trans, {"weights": WEIGHTS[row]}
+    return "", None, {}
+
+
+def _uea(name: str) -> str:
+    return f"uea/{SPELLING.get(name, name)}"
+
+
+def _lra(name: str) -> str:
+    return f"lra/{name.split()[0].lower()}"
+
+
+def _quick(config: RunConfig) -> RunConfig:
+    """A run that shows that everything works, and whose accuracy means nothing."""
+    steps = 2 if config.epoch_steps else None
+    batch = min(config.batch_size, 32)
+    options = {name: own for name, own in config.options.items() if name == "reformer"}
+    return dataclasses.replace(
+        config, **QUICK, epoch_steps=steps, warmup_steps=0, batch_size=batch, options=options
+    )
+
+
+def _why_not(found: PaperTable, row: str, column: str, data_dir: str | None) -> str:
+    if found.name in ("table4", "table7"):
+        level, environment = (
+            (column.split(" s=")[0], row) if found.name == "table7" else row.split(" ")
+        )
+        name = f"{re.sub('walker', 'walker2d', environment.lower())}-{level.lower()}"
+        status = get_rl_task(f"rl/{name}").status(data_dir)
+        if status.missing:
+            return f"no recorded episodes of {name}: {status.how_to_get}"
+        return "offline reinforcement learning is not run by this command"
+    if found.name == "table5":
+        return "needs the images of ImageNet-100 and days on a GPU; not run by this command"
+    return "needs the images of ImageNet-1K and the trained models, which are not published"

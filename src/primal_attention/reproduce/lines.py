@@ -1,0 +1,117 @@
+"""The lines of a filled table: the paper's figure, ours, and the verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..train.sweep.store import Outcome
+from .cells import Cell
+from .paper_tables import Figure, PaperTable
+from .verdict import Estimate, Verdict, average, estimate, judge
+
+QUICK_REASON = "quick settings, whose figures mean nothing"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A cell, filled or not: then `why` says why. `paper` is the figure that is compared with."""
+
+    row: str
+    column: str
+    printed: str
+    paper: float
+    ours: Estimate | None
+    verdict: Verdict
+    why: str = ""
+    seconds: float = 0.0
+    missing: tuple[str, ...] = ()  # the seeds that have no result, with the reasons
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.ours is None else self.ours.mean - self.paper
+
+
+def trained_lines(
+    found: PaperTable,
+    cells: Sequence[Cell],
+    seeds: Sequence[int],
+    outcomes: Mapping[str, Outcome],
+    *,
+    quick: bool = False,
+) -> list[Line]:
+    """The lines of cells that training fills, then those of the averages that are complete."""
+    lines = [_line(found, cell, seeds, outcomes, quick) for cell in cells]
+    return lines + _averages(found, lines)
+
+
+def _line(
+    found: PaperTable,
+    cell: Cell,
+    seeds: Sequence[int],
+    outcomes: Mapping[str, Outcome],
+    quick: bool,
+) -> Line:
+    figure = cell.figure
+    empty = Line(cell.row, cell.column, figure.printed, figure.value, None, "not run", cell.why)
+    if cell.config is None:
+        return empty
+    runs = {
+        seed: outcomes.get(dataclasses.replace(cell.config, seed=seed).fingerprint())
+        for seed in seeds
+    }
+    ended = [one for one in runs.values() if one is not None and one.status == "finished"]
+    missing = tuple(f"seed {seed}: {_state(one)}" for seed, one in runs.items() if one not in ended)
+    if not ended:
+        return dataclasses.replace(empty, why=_state(next(iter(runs.values()))), missing=missing)
+    accuracies = [one.accuracy for one in ended if one.accuracy is not None]
+    ours = estimate(accuracies, min(one.cases or 1 for one in ended))
+    verdict = "not run" if quick else _judge(found, figure, ours)
+    return dataclasses.replace(
+        empty,
+        ours=ours,
+        verdict=verdict,
+        why=QUICK_REASON if quick else "",
+        seconds=sum(one.seconds for one in ended),
+        missing=missing,
+    )
+
+
+def _state(outcome: Outcome | None) -> str:
+    if outcome is None:
+        return "no time yet"
+    return f"{outcome.status}: {outcome.reason}"
+
+
+def _judge(found: PaperTable, figure: Figure, ours: Estimate) -> Verdict:
+    return judge(ours, figure.value, figure.rounding, found.better)
+
+
+def _averages(found: PaperTable, lines: Sequence[Line]) -> list[Line]:
+    """The printed averages whose cells were all asked for."""
+    made = []
+    for name, figure in found.averages.items():
+        across = found.average_over == "columns"
+        parts = [line for line in lines if (line.row if across else line.column) == name]
+        if len(parts) < len(found.columns if across else found.rows):
+            continue
+        row, column = (name, "average") if across else ("average", name)
+        empty = Line(row, column, figure.printed, figure.value, None, "not run")
+        known = [part.ours for part in parts if part.ours is not None]
+        if len(known) < len(parts):
+            why = f"{len(known)} of {len(parts)} cells have a result"
+            made.append(dataclasses.replace(empty, why=why))
+            continue
+        ours = average(known)
+        judged = all(part.verdict != "not run" for part in parts)
+        made.append(
+            dataclasses.replace(
+                empty,
+                ours=ours,
+                verdict=_judge(found, figure, ours) if judged else "not run",
+                why="" if judged else QUICK_REASON,
+                seconds=sum(part.seconds for part in parts),
+            )
+        )
+    return made

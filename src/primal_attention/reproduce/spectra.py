@@ -1,0 +1,110 @@
+"""Figure 1: how fast the singular values of attention matrices decay, in the models of Table 1."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..tasks import get_task
+from ..train.config import RunConfig
+from ..train.seeds import mean_interval
+from ..train.sweep.store import Outcome
+from .cells import MODELS, Cell, cells_of
+from .lines import QUICK_REASON, Line
+from .paper_tables import table
+from .verdict import Estimate, Verdict
+
+SHARE, INPUTS = 0.9, 32
+DEEPER = "deeper layers decay more sharply"
+SET = "JapaneseVowels"  # comes with the package
+
+
+def spectra_cells(**options: Any) -> list[Cell]:
+    """The runs that are looked at: the Transformer and Primal.+Trans. of Table 1."""
+    models = ("Trans.", "Primal.+Trans.")
+    return [cell for cell in cells_of("table1", SET, **options) if cell.column in models]
+
+
+def spectra_lines(
+    cells: Sequence[Cell],
+    part: str | None,
+    seeds: Sequence[int],
+    outcomes: Mapping[str, Outcome],
+    *,
+    quick: bool = False,
+) -> list[Line]:
+    """Whether what the paper states about the figure holds: by how many singular values fewer
+    explain 90 % of the variance, with Student's t-interval over seeds. It is "reproduced" if the
+    interval lies above zero, for one seed the difference itself."""
+    found = table("figure1")
+    lines = []
+    for row, column in found.select(part):
+        printed = found.figure(row, column).printed
+        empty = Line(row, column, printed, 0.0, None, "not run")
+        if not row.startswith(SET):
+            why = "needs the images of ImageNet-1K and the trained models, which are not published"
+            lines.append(dataclasses.replace(empty, why=why))
+            continue
+        gains = _gains(cells, row.endswith(DEEPER), seeds, outcomes)
+        if not gains:
+            lines.append(dataclasses.replace(empty, why="no time yet for the runs of Table 1"))
+            continue
+        mean, deviation, interval = mean_interval(gains)
+        low, high = interval or (mean, mean)
+        ours = Estimate(mean, low, high, len(gains), deviation)
+        verdict: Verdict = "reproduced" if low > 0 else "not reproduced"
+        line = dataclasses.replace(empty, ours=ours, verdict=verdict)
+        lines.append(dataclasses.replace(empty, ours=ours, why=QUICK_REASON) if quick else line)
+    return lines
+
+
+def _gains(
+    cells: Sequence[Cell], deeper: bool, seeds: Sequence[int], outcomes: Mapping[str, Outcome]
+) -> list[float]:
+    """For every seed whose runs are finished, how many singular values fewer are needed."""
+    configs = {cell.config.attention: cell.config for cell in cells if cell.config is not None}
+    trans, plus = configs.get(MODELS["Trans."]), configs.get(MODELS["Primal.+Trans."])
+    if trans is None or plus is None:
+        return []
+    gains = []
+    for seed in seeds:
+        runs = [_finished(one, seed, outcomes) for one in (trans, plus)]
+        if runs[0] is not None and deeper:
+            ranks = ranks_of(runs[0])
+            gains.append(ranks[0] - ranks[-1])
+        elif runs[0] is not None and runs[1] is not None:
+            gains.append(ranks_of(runs[0])[-1] - ranks_of(runs[1])[-1])
+    return gains
+
+
+def _finished(config: RunConfig, seed: int, outcomes: Mapping[str, Outcome]) -> Path | None:
+    found = outcomes.get(dataclasses.replace(config, seed=seed).fingerprint())
+    if found is None or found.status != "finished":
+        return None
+    run = Path(found.run)
+    return run if (run / "best.safetensors").exists() else None
+
+
+def ranks_of(run: Path) -> list[float]:
+    """By layer, the mean number of singular values that explain 90 % of the variance, over heads
+    and the first inputs of the set that chose the epoch."""
+    from ..analysis import spectrum
+    from ..train.checkpoint import tensors_from_bytes
+    from ..train.data import load_data
+    from ..train.run import read_config
+
+    config = read_config(run)
+    data = load_data(config)
+    model = get_task(config.task).model(config, data.reader.shape)
+    model.load_state_dict(tensors_from_bytes((run / "best.safetensors").read_bytes()))
+    model.eval()
+
+    def calls() -> Iterator[Any]:
+        for index in range(min(INPUTS, len(data.selection))):
+            batch = data.selection.__getitems__([index])
+            yield batch.inputs, batch.padding
+
+    found = spectrum(model, list(calls()))
+    return [float(layer.rank_for(SHARE).mean()) for layer in found.layers]

@@ -1,0 +1,158 @@
+"""A filled table as text: CSV for programs, Markdown and LaTeX for pages."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..train.files import explained, write_bytes
+from .lines import Line
+from .paper_tables import PaperTable
+
+TITLES = ("row", "column", "paper", "ours", "difference", "95 % interval", "seeds", "verdict")
+HOLDOUT = (
+    "Our epochs were chosen on a validation split and the test set was used once. A figure that "
+    "was selected on the test set is higher by that alone."
+)
+# what LaTeX reads otherwise
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "$": r"\$",
+    "±": r"$\pm$", "×": r"$\times$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "{": r"\{", "}": r"\}",
+}  # fmt: skip
+
+
+def texts(line: Line) -> tuple[str, ...]:
+    """A line as text, under TITLES."""
+    ours = line.ours
+    head = (line.row, line.column, line.printed)
+    if ours is None:
+        return (*head, "", "", "", "", line.verdict)
+    deviation = "" if ours.deviation is None else f" ± {ours.deviation:.1f}"
+    difference = line.difference or 0.0
+    return (
+        *head,
+        f"{ours.mean:.1f}{deviation}",
+        f"{difference:+.1f}",
+        f"{ours.low:.1f} to {ours.high:.1f}",
+        str(ours.seeds),
+        line.verdict,
+    )
+
+
+def reasons(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
+    """Why cells were not run, with the cells of each reason."""
+    found: dict[str, list[Line]] = {}
+    for line in lines:
+        if line.verdict == "not run":
+            found.setdefault(line.why, []).append(line)
+    return list(found.items())
+
+
+def counted(lines: Sequence[Line]) -> str:
+    """ "2 reproduced, 1 better, 107 not run"."""
+    names = ("reproduced", "better", "not reproduced", "not run")
+    counts = {name: sum(line.verdict == name for line in lines) for name in names}
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+def notes(found: PaperTable, lines: Sequence[Line], protocol: str = "paper") -> list[str]:
+    """What a reader must know: about all figures, and about those among the lines."""
+    kept = [HOLDOUT] if protocol == "holdout" else []
+    for note in found.notes:
+        if note.general or any(note.applies(line.row, line.column) for line in lines):
+            names = [*note.rows, *note.columns]
+            about = f"{', '.join(names)}: " if names and len(names) < 4 else ""
+            kept.append(f"{about}{note.text}")
+    for one in found.references:
+        kept.append(
+            f"Outside the paper: {one.name} {one.average:.1f} ({one.protocol}; {one.source})."
+        )
+    return kept
+
+
+def as_csv(lines: Sequence[Line]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    fields = ("row", "column", "printed", "paper", "ours", "deviation", "low", "high", "seeds")
+    writer.writerow([*fields, "difference", "verdict", "why", "seconds", "missing"])
+    for line in lines:
+        ours = line.ours
+        own = [ours.mean, ours.deviation, ours.low, ours.high, ours.seeds] if ours else [None] * 5
+        rounded = [round(x, 4) if isinstance(x, float) else x for x in [*own, line.difference]]
+        end = [line.verdict, line.why, f"{line.seconds:.0f}", "; ".join(line.missing)]
+        writer.writerow([line.row, line.column, line.printed, line.paper, *rounded, *end])
+    return text.getvalue()
+
+
+def as_markdown(
+    found: PaperTable, lines: Sequence[Line], command: str, protocol: str = "paper"
+) -> str:
+    out = [f"# {found.name}: {found.title}", "", f"Made by `{command}`: {counted(lines)}.", ""]
+    shown = [line for line in lines if line.ours is not None]
+    if shown:
+        out += [f"| {' | '.join(TITLES)} |", "|---" * len(TITLES) + "|"]
+        out += [f"| {' | '.join(t.replace('|', '/') for t in texts(line))} |" for line in shown]
+        minutes = sum(line.seconds for line in shown if "average" not in (line.row, line.column))
+        out += ["", f"Training took {minutes / 60:.1f} minutes.", ""]
+    partial = [line for line in shown if line.missing]
+    out += [f"- {x.row}, {x.column}: without {'; '.join(x.missing)}" for x in partial]
+    if why := reasons(lines):
+        out += ["", "Not run, and why:", ""]
+        out += [f"- {where(cells)}: {reason}" for reason, cells in why]
+    out += ["", "Notes:", "", *(f"- {note}" for note in notes(found, lines, protocol))]
+    return "\n".join(out) + "\n"
+
+
+def as_latex(found: PaperTable, lines: Sequence[Line], protocol: str = "paper") -> str:
+    rows = [" & ".join(map(_latex, TITLES)) + r" \\ \midrule"]
+    rows += [" & ".join(map(_latex, texts(line))) + r" \\" for line in lines]
+    remarks = " ".join(map(_latex, notes(found, lines, protocol)))
+    return "\n".join(
+        [
+            r"% needs \usepackage{booktabs,longtable}",
+            r"\begin{longtable}{llrrrrrl}",
+            rf"\caption{{{_latex(found.title)}. {remarks}}} \\",
+            r"\toprule",
+            *rows,
+            r"\bottomrule",
+            r"\end{longtable}",
+            "",
+        ]
+    )
+
+
+def write_all(
+    found: PaperTable, lines: Sequence[Line], folder: Path, command: str, protocol: str = "paper"
+) -> list[Path]:
+    """Write table.csv, table.md and table.tex, named after the table."""
+    made = {
+        "csv": as_csv(lines),
+        "md": as_markdown(found, lines, command, protocol),
+        "tex": as_latex(found, lines, protocol),
+    }
+    written = []
+    with explained(f"write into {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for kind, text in made.items():
+            written.append(folder / f"{found.name}.{kind}")
+            write_bytes(written[-1], text.encode())
+    return written
+
+
+def where(cells: Sequence[Line]) -> str:
+    """The cells of a reason, shortened: "JapaneseVowels (Trans., Re.)" or "110 cells"."""
+    rows = list(dict.fromkeys(cell.row for cell in cells))
+    if len(rows) > 3:
+        return f"{len(cells)} cells"
+    found = []
+    for row in rows:
+        columns = [cell.column for cell in cells if cell.row == row]
+        found.append(f"{row} ({', '.join(columns)})" if len(columns) <= 4 else row)
+    return ", ".join(found)
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)

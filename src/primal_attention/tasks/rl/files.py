@@ -1,0 +1,152 @@
+"""Recorded episodes on disk: D4RL's HDF5 files, and the folders of Minari.
+
+A D4RL file has `observations`, `actions`, `rewards`, `terminals` and `timeouts` with one row a step
+and all episodes in a row. A Minari folder has `data/main_data.hdf5` with a group `episode_<n>` for
+each episode: `observations` (one more than steps), `actions`, `rewards`, `terminations`,
+`truncations`. Both are read with h5py alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...names import near
+from ..base import DataError
+from .extra import need
+from .trajectories import Trajectories
+
+MINARI_FILE = Path("data") / "main_data.hdf5"
+_D4RL = ("observations", "actions", "rewards", "terminals")
+
+
+def read_d4rl(path: Path | str, *, horizon: int = 1000) -> Trajectories:
+    """The episodes of a D4RL file. Files without `timeouts`, as the first versions had them, are
+    cut after `horizon` steps of an episode."""
+    path = Path(path)
+    with _opened(path) as file:
+        found = {name: _array(file, name, path) for name in _D4RL}
+        cut = _array(file, "timeouts", path) if "timeouts" in file else None
+    terminals = found["terminals"].astype(bool)
+    timeouts = _after(terminals, horizon) if cut is None else cut.astype(bool)
+    return _trajectories(path, found, terminals, timeouts)
+
+
+def read_minari(folder: Path | str) -> Trajectories:
+    """The episodes of a Minari data set, in the order of their numbers."""
+    path = Path(folder) / MINARI_FILE
+    parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in (*_D4RL, "timeouts")}
+    with _opened(path) as file:
+        groups = {name: re.fullmatch(r"episode_(\d+)", name) for name in file}
+        episodes = sorted((int(m[1]), name) for name, m in groups.items() if m)
+        if not episodes:
+            raise DataError(f"{path} has no episodes; expected groups episode_0, episode_1, ...")
+        for _, name in episodes:
+            for field, array in _minari_episode(file[name], path).items():
+                parts[field].append(array)
+    whole = {name: np.concatenate(arrays) for name, arrays in parts.items()}
+    return _trajectories(path, whole, whole["terminals"], whole["timeouts"])
+
+
+def write_d4rl(path: Path, data: Trajectories) -> None:
+    """A file in D4RL's layout; it appears whole or not at all."""
+    h5py = _h5py()
+    beside = path.with_name(f".tmp-{path.name}-{secrets.token_hex(4)}")
+    try:
+        with h5py.File(beside, "w") as file:
+            for name in (*_D4RL, "timeouts"):
+                file.create_dataset(name, data=getattr(data, name), compression="gzip")
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def _minari_episode(group: Any, path: Path) -> dict[str, npt.NDArray[Any]]:
+    where = f"{path}, {group.name.strip('/')}"
+    names = {"terminals": "terminations", "timeouts": "truncations"}
+    found = {field: _array(group, names.get(field, field), where) for field in (*_D4RL, "timeouts")}
+    steps = len(found["rewards"])
+    # the state after the last action is not a step
+    expected = dict.fromkeys(found, steps) | {"observations": steps + 1}
+    for field, length in expected.items():
+        if len(found[field]) != length:
+            raise DataError(
+                f"{where}: {names.get(field, field)} has {len(found[field])} rows; expected "
+                f"{length} with {steps} rewards"
+            )
+    if steps == 0:
+        raise DataError(f"{where} has no steps; expected at least one")
+    found["observations"] = found["observations"][:-1]
+    found["terminals"], found["timeouts"] = (
+        found[field].astype(bool) for field in ("terminals", "timeouts")
+    )
+    if not found["terminals"][-1]:  # an episode ends where its group does
+        found["timeouts"][-1] = True
+    return found
+
+
+def _trajectories(
+    path: Path,
+    found: dict[str, npt.NDArray[Any]],
+    terminals: npt.NDArray[np.bool_],
+    timeouts: npt.NDArray[np.bool_],
+) -> Trajectories:
+    rows = {name: found[name].astype(np.float32) for name in ("observations", "actions")}
+    rewards = found["rewards"].astype(np.float32)
+    if rewards.ndim == 2 and rewards.shape[1] == 1:
+        rewards = rewards[:, 0]
+    return Trajectories(str(path), **rows, rewards=rewards, terminals=terminals, timeouts=timeouts)
+
+
+def _after(terminals: npt.NDArray[np.bool_], horizon: int) -> npt.NDArray[np.bool_]:
+    """Timeouts after every `horizon` steps without a final state."""
+    timeouts = np.zeros_like(terminals)
+    begin = 0
+    for end in [*np.flatnonzero(terminals), len(terminals)]:
+        timeouts[begin + horizon - 1 : end : horizon] = True
+        begin = end + 1
+    return timeouts
+
+
+def _array(group: Any, name: str, where: Any) -> npt.NDArray[Any]:
+    if name not in group:
+        raise DataError(f"{where} lacks the field {name!r}{near(name, group)}; expected it")
+    if not hasattr(group[name], "dtype"):
+        raise DataError(f"{where}: {name} is a group; expected one array")
+    try:
+        array: npt.NDArray[Any] = group[name][()]
+    except OSError as error:
+        raise DataError(f"{where}: {name} cannot be read ({_short(error)})") from error
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{where}: {name} has type {array.dtype}; expected numbers")
+    return array
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    h5py = _h5py()
+    if not path.is_file():
+        raise DataError(f"{path} does not exist; expected an HDF5 file")
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise DataError(f"{path} is broken or not an HDF5 file ({_short(error)})") from error
+    with file:
+        yield file
+
+
+def _short(error: Exception) -> str:
+    return str(error).splitlines()[0].rstrip(".")
+
+
+def _h5py() -> Any:
+    return need("h5py", "recorded episodes")

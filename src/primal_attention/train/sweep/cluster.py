@@ -1,0 +1,112 @@
+"""Runs as tasks of a Ray cluster. All nodes see the folder of the store, and have this package."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from ..config import RunConfig
+from ..errors import RunError
+from .runner import Found
+from .store import DEATHS, Outcome, Store
+from .trial import Terms, is_open, run_trial
+
+WAIT_SECONDS = 1.0
+PATIENCE_SECONDS = 10.0
+
+
+def work_on_cluster(
+    configs: Sequence[RunConfig],
+    store: Store,
+    terms: Terms,
+    *,
+    address: str,
+    cpus: float = 1,
+    gpus: float = 0,
+    found: Found | None = None,
+) -> None:
+    """Do what is open on a Ray cluster, one task for every run with the CPUs and GPUs it needs.
+
+    A task whose worker or node is lost is started again elsewhere and continues from the last
+    checkpoint. Claims in the store keep a run that is still alive from being done twice.
+    `address` is that of `ray.init`: "auto", "HOST:PORT" or "ray://HOST:PORT".
+    """
+    ray = _ray()
+    _check(address)
+    try:
+        ray.init(address=address, logging_level="ERROR", log_to_driver=False)
+    except (ConnectionError, ValueError) as error:
+        raise RunError(f"no Ray cluster answers at {address!r}: {error}") from error
+    task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=DEATHS)(_task)
+    root = str(store.root.resolve())
+    waiting: dict[Any, RunConfig] = {}
+    known = store.outcomes()
+    try:
+        for config in configs:
+            if is_open(known.get(config.fingerprint())):
+                waiting[task.remote(root, config.to_dict(), terms, cpus)] = config
+        while waiting:
+            ready, _ = ray.wait(list(waiting), num_returns=1)
+            for reference in ready:
+                config = waiting.pop(reference)
+                outcome = _get(ray, reference, config, store)
+                if outcome is None:  # its claim is with a worker that is lost but not dead yet
+                    time.sleep(WAIT_SECONDS)
+                    waiting[task.remote(root, config.to_dict(), terms, cpus)] = config
+                elif found is not None:
+                    found(outcome)
+    except BaseException:
+        for reference in waiting:
+            ray.cancel(reference, force=False)
+        raise
+    finally:
+        ray.shutdown()
+
+
+def _check(address: str) -> None:
+    """Raise at once where nobody answers; Ray itself would try for minutes."""
+    found = re.fullmatch(r"(?:ray://)?([^:/]+):(\d+)", address)
+    if found is None:  # "auto", or a name that Ray knows
+        return
+    try:
+        socket.create_connection((found[1], int(found[2])), PATIENCE_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise RunError(f"no Ray cluster answers at {address!r}: {error}") from error
+
+
+def _get(ray: Any, reference: Any, config: RunConfig, store: Store) -> Outcome | None:
+    """The outcome of a task; an outcome of its own if all retries were lost."""
+    try:
+        values = ray.get(reference)
+    except ray.exceptions.RayError as error:
+        reason = str(error).strip().splitlines()[0]
+        lost = Outcome(config.fingerprint(), "failed", config.to_dict(), reason=reason)
+        store.add(lost)
+        return lost
+    return None if values is None else Outcome.from_dict(values)
+
+
+def _task(
+    root: str, settings: Mapping[str, Any], terms: Terms, cpus: float
+) -> dict[str, Any] | None:
+    """What a node does: one run, in the store that all share."""
+    import torch
+
+    torch.set_num_threads(max(1, int(cpus)))
+    if terms.over:
+        config = RunConfig.from_dict(settings)
+        late = Outcome(config.fingerprint(), "paused", settings, reason="out of time")
+        return late.to_dict()
+    outcome = run_trial(RunConfig.from_dict(settings), Store(root), terms)
+    return None if outcome is None else outcome.to_dict()
+
+
+def _ray() -> Any:
+    try:
+        return import_module("ray")
+    except ModuleNotFoundError as error:
+        raise RunError("a cluster needs Ray; install 'primal-attention[ray]'") from error

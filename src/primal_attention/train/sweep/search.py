@@ -1,0 +1,129 @@
+"""A search instead of a grid: Optuna proposes points, the store remembers them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from ..config import RunConfig
+from ..errors import RunError
+from ..files import explained, read_json, write_json
+from ..folder import locked
+from .space import Range, Space, trials
+from .store import Outcome, Store
+
+FILE = "search.json"
+ASKS = 20  # proposals for a point, of which some are known already
+Engine = Callable[[Sequence[RunConfig]], None]  # does runs, wherever
+
+
+def search(
+    base: RunConfig,
+    space: Space,
+    seeds: Sequence[int],
+    store: Store,
+    engine: Engine,
+    *,
+    count: int,
+    at_once: int = 1,
+) -> list[RunConfig]:
+    """Do the runs of `count` points, `at_once` proposed together; returns the runs.
+
+    A point is worth its mean accuracy over seeds on the set that chooses the epochs (of a run that
+    was stopped, its best so far). The points are in search.json, so a search that was interrupted
+    goes on, and a larger count makes it longer. It ends earlier where no new points are found.
+    """
+    optuna = _optuna()
+    if count < 1:
+        raise ValueError(f"the number of points to search is {count}; expected at least 1")
+    distributions = {name: _distribution(optuna, values) for name, values in space.items()}
+    with locked(store.root):
+        points = _read(store, space)[:count]
+        engine(trials(base, points, seeds))
+        while len(points) < count:
+            study = _study(optuna, distributions, base, points, seeds, store)
+            wanted, new = min(at_once, count - len(points)), list[dict[str, Any]]()
+            for _ in range(ASKS * wanted):
+                if len(new) == wanted:
+                    break
+                proposed = study.ask(distributions).params
+                point = {name: proposed[name] for name in space}
+                if point not in [*points, *new]:
+                    new.append(point)
+            if not new:  # a small space
+                break
+            points += new
+            with explained(f"write into {store.root}"):
+                write_json(store.root / FILE, {"space": _describe(space), "points": points})
+            engine(trials(base, new, seeds))
+    return trials(base, points, seeds)
+
+
+def _study(
+    optuna: Any,
+    distributions: Mapping[str, Any],
+    base: RunConfig,
+    points: Sequence[Mapping[str, Any]],
+    seeds: Sequence[int],
+    store: Store,
+) -> Any:
+    """A study that knows what the points are worth; it draws other numbers with every point."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    sampler = optuna.samplers.TPESampler(seed=len(points), constant_liar=True)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    outcomes = store.outcomes()
+    for point in points:
+        found = [outcomes.get(c.fingerprint()) for c in trials(base, [point], seeds)]
+        values = [worth for one in found if (worth := _worth(one)) is not None]
+        if values:
+            trial = optuna.trial.create_trial(
+                params=dict(point),
+                distributions=dict(distributions),
+                value=statistics.fmean(values),
+            )
+            study.add_trial(trial)
+    return study
+
+
+def _worth(outcome: Outcome | None) -> float | None:
+    if outcome is None or outcome.status == "failed":
+        return None
+    return outcome.selected if outcome.status == "finished" else max(outcome.curve, default=None)
+
+
+def _distribution(optuna: Any, values: tuple[Any, ...] | Range) -> Any:
+    kinds = optuna.distributions
+    if not isinstance(values, Range):
+        return kinds.CategoricalDistribution(values)
+    if isinstance(values.low, int) and isinstance(values.high, int):
+        return kinds.IntDistribution(values.low, values.high, log=values.log)
+    return kinds.FloatDistribution(values.low, values.high, log=values.log)
+
+
+def _describe(space: Space) -> dict[str, Any]:
+    """The space as JSON has it."""
+    return {
+        name: [v.low, v.high, v.log] if isinstance(v, Range) else list(v)
+        for name, v in space.items()
+    }
+
+
+def _read(store: Store, space: Space) -> list[dict[str, Any]]:
+    """The points of an earlier search, in the same space."""
+    path = store.root / FILE
+    if not path.exists():
+        return []
+    found = read_json(path)
+    if found["space"] != _describe(space):
+        raise RunError(f"{path} is a search in another space; expected the same, or another folder")
+    points: list[dict[str, Any]] = found["points"]
+    return points
+
+
+def _optuna() -> Any:
+    try:
+        return import_module("optuna")
+    except ModuleNotFoundError as error:
+        raise RunError("a search needs optuna; install 'primal-attention[search]'") from error

@@ -1,0 +1,114 @@
+"""What a sweep varies: "rank=20,30,40" lists values, "lr=1e-4:1e-2:log" is a range to search."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...names import unknown
+from ..config import RunConfig
+
+# what the sweep itself decides, or what does not change a result
+NOT_SWEPT = {"task", "seed", "options", "attention", "data_dir", "devices", "nodes"} | {
+    "accelerator",
+    "checkpoint_seconds",
+}
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from low to high, both included; with `log` evenly spread in their logarithm."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+Space = Mapping[str, tuple[Any, ...] | Range]
+
+
+def parse_space(words: Sequence[str]) -> dict[str, tuple[Any, ...] | Range]:
+    """Settings as on the command line, each `name=value,value,...` or `name=low:high[:log]`."""
+    space: dict[str, tuple[Any, ...] | Range] = {}
+    hints = typing.get_type_hints(RunConfig)
+    known = sorted(hints.keys() - NOT_SWEPT)
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not text:
+            raise ValueError(f"the setting is {word!r}; expected name=value,value,...")
+        name = name.strip().replace("-", "_")
+        if name not in known:
+            raise ValueError(unknown("setting", name, known))
+        if name in space:
+            raise ValueError(f"{name} is given twice; expected it once")
+        kind = _kind(hints[name])
+        space[name] = _parse(name, text, kind, _takes_none(hints[name]))
+    return space
+
+
+def grid(space: Space) -> list[dict[str, Any]]:
+    """Every combination of the listed values, the last name varying fastest."""
+    for name, values in space.items():
+        if isinstance(values, Range):
+            raise ValueError(
+                f"{name} is a range; expected a list of values, or a search with --search N"
+            )
+    names = list(space)
+    lists = [typing.cast("tuple[Any, ...]", space[name]) for name in names]
+    return [dict(zip(names, point, strict=True)) for point in itertools.product(*lists)]
+
+
+def varied(space: Space) -> list[str]:
+    """The names with more than one value."""
+    return [n for n, values in space.items() if isinstance(values, Range) or len(values) > 1]
+
+
+def trials(base: RunConfig, points: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[
+    RunConfig
+]:  # fmt: skip
+    """The runs of a sweep: all points with the first seed, then with the second, and so on."""
+    found = [dataclasses.replace(base, **point, seed=seed) for seed in seeds for point in points]
+    for config in found:
+        config.validate()
+    return found
+
+
+def _parse(name: str, text: str, kind: type, none: bool) -> tuple[Any, ...] | Range:
+    if kind in (int, float) and ":" in text:
+        found = re.fullmatch(r"([^:]+):([^:]+)(:log)?", text)
+        if found is None:
+            raise ValueError(f"{name} is {text!r}; expected a range low:high or low:high:log")
+        low, high = (_value(name, part, kind, False) for part in found.groups()[:2])
+        if not low < high or (found[3] and low <= 0):
+            raise ValueError(f"{name} is {text!r}; expected low < high, and 0 < low with log")
+        return Range(low, high, found[3] is not None)
+    values = tuple(_value(name, part, kind, none) for part in text.split(","))
+    if len(set(values)) < len(values):
+        raise ValueError(f"{name} is {text!r}; expected each value once")
+    return values
+
+
+def _value(name: str, text: str, kind: type, none: bool) -> Any:
+    text = text.strip()
+    if none and text.lower() == "none":
+        return None
+    try:
+        return kind(text)
+    except ValueError:
+        expected = {int: "an integer", float: "a number"}.get(kind, "a word")
+        raise ValueError(f"{name} is {text!r}; expected {expected}") from None
+
+
+def _kind(hint: Any) -> type:
+    parts = [part for part in typing.get_args(hint) if part is not type(None)]
+    return typing.cast(type, parts[0] if isinstance(hint, types.UnionType) else hint)
+
+
+def _takes_none(hint: Any) -> bool:
+    return isinstance(hint, types.UnionType)

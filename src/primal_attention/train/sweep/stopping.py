@@ -1,0 +1,125 @@
+"""Who may stop a run before its end: a median rule, and a deadline."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..events import EpochEvent, Observer, RunResult, RunStart, StepEvent
+
+
+class Stopper(Observer):
+    """Asks a run to stop; `reason` then says why. A run that is stopped keeps its checkpoint."""
+
+    reason: str | None = None
+
+    def stop(self, reason: str) -> None:
+        self.reason = reason
+        raise KeyboardInterrupt
+
+
+@dataclass(frozen=True)
+class MedianRule:
+    """A run is hopeless after an epoch if its best accuracy so far is below the median of the best
+    that the others had by that epoch. It needs `least` other runs, and holds from `first_epoch` on,
+    or from the tenth part of the epochs if that is later."""
+
+    least: int = 4
+    first_epoch: int = 3
+
+    def verdict(
+        self, curve: Sequence[float], epochs: int, others: Sequence[Sequence[float]]
+    ) -> str | None:
+        """Why the run is hopeless; None if it is not."""
+        epoch = len(curve)
+        if not max(self.first_epoch, -(-epochs // 10)) <= epoch < epochs:
+            return None
+        rivals = [max(other[:epoch]) for other in others if len(other) >= epoch]
+        if len(rivals) < self.least:
+            return None
+        best, median = max(curve), statistics.median(rivals)
+        if best >= median:
+            return None
+        return (
+            f"stopped after epoch {epoch} of {epochs}: {100 * best:.1f} % at best, the median of "
+            f"{len(rivals)} other runs was {100 * median:.1f} %"
+        )
+
+
+class StopHopeless(Stopper):
+    """The rule, applied to a run after each of its epochs. `before` are the accuracies of the
+    epochs that were done in an earlier process; `others` gives the curves of other runs."""
+
+    def __init__(
+        self,
+        rule: MedianRule,
+        others: Callable[[], Sequence[Sequence[float]]],
+        before: Sequence[float] = (),
+    ) -> None:
+        self._rule, self._others, self._curve = rule, others, list(before)
+
+    def epoch(self, event: EpochEvent) -> None:
+        del self._curve[event.epoch - 1 :]  # what a resumed run comes by again
+        self._curve.append(event.accuracy)
+        if len(self._curve) < event.epoch:  # epochs of the past are unknown
+            return
+        if why := self._rule.verdict(self._curve, event.epochs, self._others()):
+            self.stop(why)
+
+
+class Deadline(Stopper):
+    """Stops a run at a time of `time.time()`. With `whole`, also as soon as its pace shows that it
+    would not end by then, after some seconds to find the pace."""
+
+    PATIENCE = 10.0
+
+    def __init__(self, deadline: float, *, whole: bool) -> None:
+        self._deadline, self._whole = deadline, whole
+        self._began, self._before = time.time(), 0
+
+    def run_started(self, start: RunStart) -> None:
+        self._began, self._before = time.time(), start.step
+
+    def step(self, event: StepEvent) -> None:
+        if event.step >= event.steps:  # its end costs an evaluation only
+            return
+        now = time.time()
+        share = f"{event.step} of {event.steps} steps are done"
+        if now >= self._deadline:
+            self.stop(f"out of time: {share}")
+        spent = now - self._began
+        if self._whole and spent >= self.PATIENCE:
+            left = spent / (event.step - self._before) * (event.steps - event.step)
+            if now + left > self._deadline:
+                self.stop(f"needs {left / 60:.0f} min more: {share}")
+
+
+class Several(Observer):
+    """Passes the events on to several observers; all are told before one of them stops the run."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+
+    def run_started(self, start: RunStart) -> None:
+        self._tell(lambda one: one.run_started(start))
+
+    def step(self, event: StepEvent) -> None:
+        self._tell(lambda one: one.step(event))
+
+    def epoch(self, event: EpochEvent) -> None:
+        self._tell(lambda one: one.epoch(event))
+
+    def finished(self, result: RunResult) -> None:
+        self._tell(lambda one: one.finished(result))
+
+    def _tell(self, tell: Callable[[Observer], None]) -> None:
+        interrupted = False
+        for observer in self._observers:
+            try:
+                tell(observer)
+            except KeyboardInterrupt:
+                interrupted = True
+        if interrupted:
+            raise KeyboardInterrupt

@@ -1,0 +1,158 @@
+"""One run of many: claimed, trained or continued, and its outcome kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import resume, train
+from ..config import RunConfig
+from ..events import Observer, RunResult
+from ..files import read_json
+from ..metrics import read_metrics
+from .stopping import Deadline, MedianRule, Several, StopHopeless, Stopper
+from .store import DEATHS, Outcome, Status, Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """How runs are done: `rule` stops hopeless ones, `deadline` (of `time.time()`) ends the work,
+    `whole` leaves what would not end by then."""
+
+    rule: MedianRule | None = None
+    deadline: float | None = None
+    whole: bool = False
+
+    @property
+    def over(self) -> bool:
+        return self.deadline is not None and time.time() >= self.deadline
+
+
+def is_open(known: Outcome | None) -> bool:
+    """Whether a run with this outcome is still to be done; what failed waits for `reopen`."""
+    return known is None or known.status == "paused"
+
+
+def reopen(configs: Sequence[RunConfig], store: Store) -> None:
+    """Let runs that failed be tried again."""
+    known = store.outcomes()
+    for config in configs:
+        outcome = known.get(config.fingerprint())
+        if outcome is not None and outcome.status == "failed":
+            store.add(dataclasses.replace(outcome, status="paused"))
+
+
+def run_trial(
+    config: RunConfig, store: Store, terms: Terms, *, observer: Observer | None = None
+) -> Outcome | None:
+    """Do a run, or continue it, and keep its outcome; what is done is not done again. None if
+    another process is at work on it. An error becomes the outcome; Ctrl-C is passed on."""
+    fingerprint = config.fingerprint()
+    with store.claim(config) as deaths:
+        if deaths is None:
+            return None
+        known = store.outcomes().get(fingerprint)
+        if known is not None and not is_open(known):
+            return known
+        if deaths >= DEATHS:
+            reason = f"the process that ran it died {deaths} times"
+            outcome = Outcome(fingerprint, "failed", config.to_dict(), reason=reason)
+        else:
+            outcome = _run(config, store, terms, observer)
+        store.add(outcome)
+    return outcome
+
+
+def _run(config: RunConfig, store: Store, terms: Terms, observer: Observer | None) -> Outcome:
+    run = store.folder(config)
+    stoppers = _stoppers(config, store, terms, run)
+    audience = Several([*stoppers, *([observer] if observer else [])])
+    common: dict[str, Any] = {
+        "fingerprint": config.fingerprint(),
+        "settings": config.to_dict(),
+        "run": str(run),
+    }
+    try:
+        if run.exists():
+            result = resume(run, observer=audience)
+        else:
+            result = train(config, root=store.runs, name=run.name, observer=audience)
+    except KeyboardInterrupt:
+        asked = next((one for one in stoppers if one.reason is not None), None)
+        if asked is None:  # the user
+            raise
+        status: Status = "paused" if isinstance(asked, Deadline) else "stopped"
+        return Outcome(**common, status=status, reason=asked.reason, curve=curve(run))
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        return Outcome(**common, status="failed", reason=reason, curve=curve(run))
+    if not isinstance(result, RunResult):
+        raise TypeError(f"{run} is a folder of seeds; expected one run")
+    return finished(config, result)
+
+
+def _stoppers(config: RunConfig, store: Store, terms: Terms, run: Path) -> list[Stopper]:
+    found: list[Stopper] = []
+    if terms.rule is not None:
+        fingerprint = config.fingerprint()
+
+        def others() -> list[tuple[float, ...]]:
+            known = store.outcomes().items()
+            return [one.curve for key, one in known if key != fingerprint and one.done]
+
+        found.append(StopHopeless(terms.rule, others, curve(run)))
+    if terms.deadline is not None:
+        found.append(Deadline(terms.deadline, whole=terms.whole))
+    return found
+
+
+def curve(run: Path) -> tuple[float, ...]:
+    """The accuracy of every epoch that a run has done; empty where there is none."""
+    with suppress(OSError, ValueError):
+        return tuple(line["accuracy"] for line in read_metrics(run) if line["kind"] == "epoch")
+    return ()
+
+
+def finished(config: RunConfig, result: RunResult) -> Outcome:
+    """The outcome of a run that has a result."""
+    selected = result.validation_accuracy
+    return Outcome(
+        fingerprint=config.fingerprint(),
+        status="finished",
+        settings=config.to_dict(),
+        run=str(result.run),
+        label=result.label,
+        accuracy=result.accuracy,
+        selected=result.accuracy if selected is None else selected,
+        cases=sum(map(sum, result.confusion)),
+        seconds=result.seconds,
+        curve=curve(result.run),
+    )
+
+
+def adopt(store: Store, folder: Path | str) -> int:
+    """Take over the finished runs below a folder that the store does not know, wherever they were
+    made; returns how many. Runs without a test set are left out."""
+    known, count = store.outcomes(), 0
+    for path in sorted(Path(folder).rglob("result.json")):
+        found = _read(path.parent)
+        if found is None or (found.fingerprint in known and known[found.fingerprint].done):
+            continue
+        store.add(found)
+        known[found.fingerprint] = found
+        count += 1
+    return count
+
+
+def _read(run: Path) -> Outcome | None:
+    with suppress(ValueError, TypeError, KeyError):  # of another program or version
+        settings: Mapping[str, Any] = read_json(run / "config.json")
+        result = RunResult.from_dict(run, read_json(run / "result.json"))
+        if not result.label.startswith("validation"):
+            return finished(RunConfig.from_dict(settings), result)
+    return None

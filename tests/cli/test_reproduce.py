@@ -1,0 +1,63 @@
+"""`primal reproduce` from the command line."""
+
+import json
+
+import pytest
+
+from primal_attention.cli.reproduce import parse_time
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    from primal_attention.cli.app import app
+    from primal_attention.cli.reproduce import EPILOG, reproduce
+
+    if reproduce not in [command.callback for command in app.registered_commands]:
+        app.command(epilog=EPILOG)(reproduce)
+
+
+def test_a_quick_cell_with_its_files(primal, tmp_path):
+    done = primal("reproduce", "table8/JapaneseVowels", "--quick", "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    assert "quick settings" in done.out
+    assert "2 not run" in done.out
+    assert "(2 ended, 2 in all)" in done.err
+    text = (tmp_path / "out" / "table8.md").read_text()
+    assert "primal reproduce table8/JapaneseVowels --protocol paper --seeds 0 --quick" in text
+    assert (tmp_path / "out" / "table8.csv").exists()
+    assert (tmp_path / "out" / "table8.tex").exists()
+    again = primal(
+        "reproduce", "table8/JapaneseVowels", "--quick", "--json", "--out", tmp_path / "out"
+    )
+    cells = json.loads(again.out)["cells"]
+    assert [cell["row"] for cell in cells] == ["No", "Yes"]
+    assert all(cell["ours"]["seeds"] == 1 for cell in cells)
+    assert again.err == ""  # nothing was run
+
+
+def test_a_table_without_data_says_so(primal):
+    done = primal("reproduce", "table4/Hopper")
+    assert done.code == 2  # rows begin with the level
+    done = primal("reproduce", "table5")
+    assert done.code == 0
+    assert "ImageNet-100" in done.out
+    assert "4 not run" in done.out
+    assert "82.94" in done.out
+
+
+def test_wrong_usage(primal):
+    for words, message in (
+        (["table11"], "unknown table 'table11'"),
+        (["table1", "--budget", "soon"], "the time is 'soon'; expected one like 90s"),
+        (["table1", "--seeds", "3-1"], "--seeds is '3-1'"),
+        (["table1/JapanVowels"], "did you mean 'JapaneseVowels'?"),
+    ):
+        done = primal("reproduce", *words)
+        assert done.code == 2
+        assert message in done.err
+
+
+def test_times():
+    assert [parse_time(text) for text in ("90", "90s", "30m", "1.5h", "2d")] == [
+        90, 90, 1800, 5400, 172800,
+    ]  # fmt: skip

@@ -1,0 +1,85 @@
+"""`primal sweep` from the command line."""
+
+import csv
+import json
+
+import pytest
+
+TINY = (
+    "epochs=2", "width=8", "heads=2", "feedforward=8", "--attention", "primal", "--layers", 1,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    from primal_attention.cli.app import app
+    from primal_attention.cli.sweep import EPILOG, sweep
+
+    if sweep not in [command.callback for command in app.registered_commands]:
+        app.command(epilog=EPILOG)(sweep)
+
+
+def test_a_grid_and_then_a_larger_one(primal, tmp_path):
+    words = ("sweep", "uea/BasicMotions", *TINY, "--quiet", "--json", "--out", tmp_path / "s")
+    done = primal(*words, "rank=2,3", "eta=0,0.1")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert [point["settings"] for point in found["points"]] == [
+        {"rank": rank, "eta": eta} for rank in (2, 3) for eta in (0.0, 0.1)
+    ]
+    assert all(point["finished"] == 1 for point in found["points"])
+    assert found["best"] in [point["settings"] for point in found["points"]]
+    rows = list(csv.reader((tmp_path / "s" / "map.csv").open()))
+    assert [row[0] for row in rows] == ["rank \\ eta", "2", "3"]
+    assert len((tmp_path / "s" / "outcomes.jsonl").read_text().splitlines()) == 4
+    again = primal(*words, "rank=2,3,4", "eta=0,0.1")
+    assert len(json.loads(again.out)["points"]) == 6
+    assert len((tmp_path / "s" / "outcomes.jsonl").read_text().splitlines()) == 6
+
+
+def test_tables_and_progress(primal, tmp_path):
+    done = primal("sweep", "uea/BasicMotions", *TINY, "rank=2", "--out", tmp_path / "s")
+    assert done.code == 0, done.err
+    assert "1 finished" in done.out
+    assert "by validation accuracy" in done.out
+    assert "rank 2 eta 0.1 seed 0: " in done.err
+    assert "(1 ended, 1 in all)" in done.err
+
+
+def test_what_failed_is_told(primal, tmp_path, monkeypatch):
+    def broken(*arguments, **options):
+        raise ValueError("the data is gone")
+
+    monkeypatch.setattr("primal_attention.tasks.uea.ArchiveTask.load", broken)
+    done = primal("sweep", "uea/BasicMotions", *TINY, "rank=2,3", "--out", tmp_path, "--quiet")
+    assert done.code == 1
+    assert "the data is gone" in done.out
+    monkeypatch.undo()
+    words = ("sweep", "uea/BasicMotions", *TINY, "rank=2,3", "--out", tmp_path, "--quiet")
+    assert primal(*words).code == 1
+    assert primal(*words, "--retry").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rang=2"], "unknown setting 'rang' (did you mean 'rank'?)"),
+        (["rank=2:5"], "rank is a range; expected a list of values, or a search"),
+        (["rank=0"], "rank is 0; expected"),
+        (["rank=2", "--seeds", "x"], "--seeds is 'x'"),
+        (["rank=2", "--attention", "prima"], "did you mean 'primal'?"),
+    ],
+)
+def test_wrong_usage(primal, words, message):
+    done = primal("sweep", "uea/BasicMotions", *words)
+    assert done.code == 2
+    assert message in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_workers(primal, tmp_path):
+    words = ("sweep", "uea/BasicMotions", *TINY, "rank=2,3,4", "--workers", 2, "--json")
+    done = primal(*words, "--out", tmp_path)
+    assert done.code == 0, done.err
+    assert sum(point["finished"] for point in json.loads(done.out)["points"]) == 3

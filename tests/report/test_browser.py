@@ -1,0 +1,265 @@
+"""The page in a real browser, Debian's chromium, driven through its debugging pipe."""
+
+import base64
+import csv
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from primal_attention.bench import Cell, Results, Settings
+from primal_attention.report.page import write_page
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="no chromium here: apt-get install chromium"),
+]
+OPTIONS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars",
+    "--disable-dev-shm-usage", "--disable-background-networking", "--remote-debugging-pipe",
+)  # fmt: skip
+# chromium reads commands from descriptor 3 and answers on 4
+START = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(word), fcntl.F_DUPFD, 20) for word in sys.argv[1:3]]
+for target, end in zip((3, 4), ends):
+    os.dup2(end, target)
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+
+
+class Browser:
+    """One tab, by the DevTools protocol: JSON messages that end with a zero byte."""
+
+    def __init__(self, profile):
+        into, self._write = os.pipe()
+        self._read, out = os.pipe()
+        browser = [BROWSER, *OPTIONS, f"--user-data-dir={profile}", "about:blank"]
+        words = [sys.executable, "-c", START, str(into), str(out), *browser]
+        self._process = subprocess.Popen(
+            words, pass_fds=(into, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        os.close(into)
+        os.close(out)
+        self._number, self._rest, self.events, self._session = 0, b"", [], None
+        target = self("Target.createTarget", url="about:blank")["targetId"]
+        found = self("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = found["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self(f"{domain}.enable")
+
+    def __call__(self, method, **parameters):
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        if self._session is not None and not method.startswith(("Browser.", "Target.")):
+            message["sessionId"] = self._session
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._next()
+            if answer.get("id") == self._number:
+                assert "error" not in answer, (method, answer["error"])
+                return answer["result"]
+            self.events.append(answer)
+
+    def _next(self):
+        while b"\0" not in self._rest:
+            ready, _, _ = select.select([self._read], [], [], 60)
+            assert ready, "chromium does not answer"
+            data = os.read(self._read, 1 << 16)
+            assert data, "chromium is gone"
+            self._rest += data
+        message, _, self._rest = self._rest.partition(b"\0")
+        return json.loads(message)
+
+    def run(self, script):
+        """The value of an expression in the page."""
+        found = self("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    def open(self, path, *, width=1200, height=900, scheme="light", media=""):
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self("Emulation.setDeviceMetricsOverride", **size)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self("Emulation.setEmulatedMedia", media=media, features=features)
+        self.events.clear()
+        self("Page.navigate", url=path.absolute().as_uri())
+        until(lambda: self.run("document.readyState + location.href").startswith("completefile"))
+
+    def problems(self):
+        """What the console says, exceptions, and what the page asked the network for."""
+        found = []
+        for event in self.events:
+            method, parameters = event.get("method"), event.get("params", {})
+            if method in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"):
+                found.append(parameters)
+            elif method == "Network.requestWillBeSent":
+                url = parameters["request"]["url"]
+                if not url.startswith(("file://", "data:", "about:")):
+                    found.append(url)
+        return found
+
+    def pointer(self, kind, x, y):
+        pressed = {"button": "left", "clickCount": 1} if kind != "mouseMoved" else {}
+        self("Input.dispatchMouseEvent", type=kind, x=x, y=y, **pressed)
+
+    def place(self, selector, share_x=0.5, share_y=0.5):
+        """Scroll to an element; a point of it in the window."""
+        return self.run(
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
+            "e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
+            f"return [b.left + {share_x} * b.width, b.top + {share_y} * b.height]; }})()"
+        )
+
+    def click(self, selector):
+        x, y = self.place(selector)
+        self.pointer("mousePressed", x, y)
+        self.pointer("mouseReleased", x, y)
+
+    def hover(self, selector, *shares):
+        self.pointer("mouseMoved", *self.place(selector, *shares))
+        return self.run("document.getElementById('tip').hidden ? null : tip.textContent")
+
+    def picture(self, path):
+        height = self.run("document.documentElement.scrollHeight")
+        width = self.run("innerWidth")
+        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        found = self("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(found["data"]))
+
+    def close(self):
+        try:
+            self("Browser.close")
+        finally:
+            self._process.wait(20)
+            os.close(self._read)
+            os.close(self._write)
+
+
+def until(condition, seconds=30):
+    """Wait for what happens in another process."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    found = Browser(tmp_path_factory.mktemp("profile"))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def path(tmp_path, write_run):
+    """A page with every kind of chart, of names that need care."""
+    runs = []
+    for rank, eta in ((10, 0.1), (10, 0.2), (20, 0.1), (20, 0.2)):
+        run = write_run(tmp_path / f"<b>{rank} & {eta}", rank=rank, eta=eta)
+        result = json.loads((run / "result.json").read_text())
+        result |= {"seconds": 10.0 * rank, "peak_memory_mb": 100.0 + rank}
+        (run / "result.json").write_text(json.dumps(result))
+        runs.append(run)
+    layer = {
+        "name": "layers.0", "kind": "primal (data)", "method": "factored", "heads": 2, "inputs": 1,
+        "effective_rank_by_head": [1.5, 2.5], "singular_values_by_head": [[2, 1, 0.1]] * 2,
+        "explained_variance": {"mean": [0.7, 0.9, 1.0], "deviation": [0.1, 0.05, 0.0]},
+    }  # fmt: skip
+    diagnostics = {
+        "name": "layers.0", "kind": "primal (data)", "objective_by_head": [0.5, -0.1],
+        "angles_e_by_head": [[1.0, 2.0]] * 2, "angles_r_by_head": [[1.0, 2.0]] * 2,
+        "lambda_by_head": [[1.0, 2.0]] * 2, "inverse_sigma_by_head": [[1.0, 3.0]] * 2,
+        "share_e_by_head": [0.4, 0.6],
+    }  # fmt: skip
+    document = {
+        "spectrum": {"layers": [layer], "skipped": {}}, "diagnostics": {"layers": [diagnostics]}
+    }  # fmt: skip
+    (runs[0] / "spectrum.json").write_text(json.dumps(document))
+    bench = tmp_path / "bench"
+    bench.mkdir()
+    results = Results(Settings(), ("softmax", "primal:data"), (64, 128), 1.0, "primal bench", {})
+    for name in results.candidates:
+        for n in results.lengths:
+            cell = Cell(name, n, "measured", None, 1e-4 * n, 1.0, 1.0, 0.1 * n, (1e-4 * n,))
+            results.cells[name, n] = cell
+    results.write(bench)
+    return write_page([*runs, bench], tmp_path / "report.html")
+
+
+def test_every_chart_is_drawn_and_nothing_complains(browser, path):
+    for width, scheme in ((1200, "light"), (1200, "dark"), (390, "light"), (390, "dark")):
+        browser.open(path, width=width, scheme=scheme)
+        assert browser.problems() == []
+        charts = browser.run(
+            "[...document.querySelectorAll('figure.chart')].map(f => [f.id,"
+            "f.querySelector('.view:not([hidden]) svg').getBoundingClientRect().height,"
+            "f.querySelectorAll('.line, .cell, .bubble').length])"
+        )
+        assert len(charts) >= 14
+        for name, height, marks in charts:
+            assert height > 40, name
+            assert marks > 0, name
+        ids = [name for name, *_ in charts]
+        assert len(set(ids)) == len(ids)
+        # nothing is wider than the window
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        paper = browser.run("getComputedStyle(document.body).backgroundColor")
+        assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+
+
+def test_downloads(browser, path, tmp_path):
+    browser.open(path)
+    folder = tmp_path / "downloads"
+    folder.mkdir()
+    browser("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+    browser.click("#curve-task-loss a.csv")
+    file = folder / "curve-task-loss.csv"
+    until(file.exists)
+    rows = list(csv.reader(file.read_text().splitlines()))
+    assert rows[0] == ["epoch", "<b>10 & 0.1", "<b>10 & 0.2", "<b>20 & 0.1", "<b>20 & 0.2"]
+    assert len(rows) == 13
+    assert float(rows[1][1]) == pytest.approx(2.0 * 2.718281828 ** (-0.25))
+    assert browser.problems() == []
+
+
+def test_the_pointer_reads_values(browser, path):
+    browser.open(path)
+    said = browser.hover("#curve-task-loss .view:not([hidden]) svg", 0.95, 0.5)
+    assert said.startswith("epoch 12\n<b>10 & 0.1: 0.09957")
+    assert "predicted" in browser.hover("[id^=confusion-0] rect.cell")
+    assert "peak memory" in browser.hover("#costs circle.bubble")
+    assert "s = 10" in browser.hover("#sweep rect.cell")
+    assert browser.run("document.querySelectorAll('#tip *').length") == 0
+
+
+def test_views_legends_and_theme(browser, path):
+    browser.open(path)
+    visible = "getComputedStyle(document.querySelector('{}')).display !== 'none'"
+    log = visible.format("#curve-task-loss [data-view=log]")
+    before = browser.run(log)
+    browser.click(f"#curve-task-loss [data-show={'linear' if before else 'log'}]")
+    assert browser.run(log) is not before
+    line = visible.format('#curve-task-loss [data-key="1"]')
+    browser.click("#curves [data-toggle='1']")
+    assert not browser.run(line)
+    assert "<b>10 & 0.2" not in browser.hover("#curve-task-loss .view:not([hidden]) svg", 0.5, 0.5)
+    browser.click("#curves [data-toggle='1']")
+    assert browser.run(line)
+    browser.click("#theme")
+    assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 28)"
+    browser.run("localStorage.clear()")
+    assert browser.problems() == []
+
+
+def test_printed_in_light_without_buttons(browser, path):
+    browser.open(path, scheme="dark", media="print")
+    assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert browser.run("getComputedStyle(document.querySelector('.csv')).display") == "none"
+    assert browser("Page.printToPDF")["data"].startswith("JVBER")

@@ -1,0 +1,229 @@
+"""Tables, filled: done once, continued, with failures in their cells."""
+
+import csv
+import time
+
+import pytest
+import torch
+
+from primal_attention.reproduce import fill, parse_name, table
+from primal_attention.reproduce.lines import QUICK_REASON, Line, trained_lines
+from primal_attention.reproduce.verdict import Estimate
+from primal_attention.reproduce.write import as_csv, as_latex, as_markdown, notes, write_all
+from primal_attention.train.sweep import Outcome, Store, work
+
+
+@pytest.fixture(autouse=True)
+def embedded(monkeypatch):
+    monkeypatch.delenv("PRIMAL_ATTENTION_DATA", raising=False)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+class Engine:
+    """Does no run: every run gets the accuracy that `worth` says, or its error."""
+
+    def __init__(self, worth):
+        self.worth, self.runs = worth, []
+
+    def __call__(self, configs, store, terms):
+        known = store.outcomes()
+        for config in configs:
+            if config.fingerprint() in known:
+                continue
+            self.runs.append(config)
+            worth = self.worth(config)
+            common = {"fingerprint": config.fingerprint(), "settings": {}, "seconds": 60.0}
+            if isinstance(worth, str):
+                store.add(Outcome(**common, status="failed", reason=worth))
+            else:
+                store.add(Outcome(**common, status="finished", accuracy=worth, cases=370))
+
+
+def test_a_table_of_pretended_runs(tmp_path):
+    worth = {"softmax": 0.986, "primal": 0.999, "linear": 0.9, "flow": "the loss is NaN"}
+    engine = Engine(lambda config: worth.get(config.attention[0], 0.98))
+    lines = fill("table1/JapaneseVowels", tmp_path, seeds=[0, 1], engine=engine)
+    verdicts = {line.column: line.verdict for line in lines}
+    assert len(lines) == 11
+    assert verdicts["Trans."] == verdicts["Primal.+Trans."] == "reproduced"
+    assert verdicts["Primal."] == "better"
+    assert verdicts["Linear."] == "not reproduced"
+    flow = next(line for line in lines if line.column == "Flow.")
+    assert (flow.verdict, flow.why) == ("not run", "failed: the loss is NaN")
+    assert len(engine.runs) == 22
+    assert fill("table1/JapaneseVowels", tmp_path, seeds=[0, 1], engine=engine) == lines
+    assert len(engine.runs) == 22  # nothing is done twice
+    fill("table8/JapaneseVowels", tmp_path, seeds=[0, 1], engine=engine)
+    assert [run.weights for run in engine.runs[22:]] == ["free", "free"]  # the rest is known
+
+
+def test_a_real_table_of_quick_runs(tmp_path):
+    """Two runs, then a call that finds them done; a column that fails does not end the others."""
+    done = []
+
+    def engine(configs, store, terms):
+        work([c for c in configs if c.attention[-1] == "primal"], store, terms, found=done.append)
+
+    lines = fill("table1/JapaneseVowels", tmp_path, quick=True, engine=engine)
+    assert len(done) == 2
+    filled = {line.column: line for line in lines if line.ours is not None}
+    assert set(filled) == {"Primal.", "Primal.+Trans."}
+    assert {line.verdict for line in lines} == {"not run"}  # quick figures mean nothing
+    assert filled["Primal."].why == QUICK_REASON
+    assert next(line for line in lines if line.column == "Trans.").why == "no time yet"
+    fill("table1/JapaneseVowels", tmp_path, quick=True, engine=engine)
+    assert len(done) == 2
+
+
+def test_a_budget_of_nothing_runs_nothing(tmp_path):
+    lines = fill("table6/JapaneseVowels", tmp_path, budget=0.0)
+    assert {line.why for line in lines} == {"no time yet"}
+    assert len(lines) == 12
+
+
+def test_terms_carry_the_deadline(tmp_path):
+    seen = []
+    before = time.time()
+    fill("table6/JapaneseVowels", tmp_path, budget=50, engine=lambda c, s, t: seen.append(t))
+    assert before + 50 <= seen[0].deadline <= time.time() + 50
+
+
+def test_wrong_requests(tmp_path):
+    assert parse_name("table1/Primal.") == ("table1", "Primal.")
+    for name, options, message in (
+        ("table10", {}, "unknown table 'table10'"),
+        ("table1/Vowels", {}, "unknown part of table1"),
+        ("table1", {"protocol": "papers"}, "protocol is 'papers'"),
+        ("table1", {"seeds": []}, "seeds is"),
+        ("table1", {"seeds": [1, 1]}, "seeds is"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fill(name, tmp_path, **options)
+
+
+# -- averages ------------------------------------------------------------------------------------
+
+
+def table_8_lines(store, monkeypatch, leave=None):
+    from primal_attention.reproduce.cells import cells_of
+    from primal_attention.tasks import DataStatus, get_task
+
+    kind = type(get_task("uea/Heartbeat"))
+    monkeypatch.setattr(kind, "status", lambda self, _=None: DataStatus("", "", {}, (), ""))
+    cells = cells_of("table8")
+    outcomes = {
+        cell.config.fingerprint(): Outcome(
+            cell.config.fingerprint(), "finished", {}, accuracy=cell.figure.value / 100, cases=500
+        )
+        for cell in cells
+        if (cell.row, cell.column) != leave
+    }
+    return trained_lines(table("table8"), cells, [0], outcomes)
+
+
+def test_averages_are_judged_when_complete(tmp_path, monkeypatch):
+    lines = table_8_lines(tmp_path, monkeypatch)
+    averages = [line for line in lines if line.column == "average"]
+    assert [(line.row, line.verdict) for line in averages] == [
+        ("No", "reproduced"),
+        ("Yes", "reproduced"),
+    ]
+    assert averages[0].ours.mean == pytest.approx(72.94)
+    assert 0.8 < averages[0].ours.high - averages[0].ours.mean < 1.6
+    lines = table_8_lines(tmp_path, monkeypatch, leave=("No", "PEMS-SF"))
+    assert lines[-2].why == "9 of 10 cells have a result"
+    assert lines[-1].verdict == "reproduced"
+
+
+# -- texts ---------------------------------------------------------------------------------------
+
+LINES = [
+    Line("JapaneseVowels", "Primal.", "98.4", 98.4, Estimate(97.9, 96.5, 98.6, 3, 0.2),
+         "reproduced", seconds=120, missing=("seed 3: failed: 5 % & more",)),
+    Line("SpokenArabicDigits", "Primal.", "100", 100.0, None, "not run", "no data: a_b"),
+]  # fmt: skip
+
+
+def test_csv():
+    rows = list(csv.DictReader(as_csv(LINES).splitlines()))
+    assert rows[0]["ours"] == "97.9"
+    assert rows[0]["difference"] == "-0.5"
+    assert rows[1]["verdict"] == "not run"
+    assert rows[1]["ours"] == ""
+
+
+def test_markdown():
+    text = as_markdown(table("table1"), LINES, "primal reproduce table1")
+    assert "Made by `primal reproduce table1`: 1 reproduced, 1 not run." in text
+    row = "| JapaneseVowels | Primal. | 98.4 | 97.9 ± 0.2 | -0.5 | 96.5 to 98.6 | 3 | reproduced |"
+    assert row in text
+    assert "- SpokenArabicDigits (Primal.): no data: a_b" in text
+    assert "without seed 3: failed: 5 % & more" in text
+    assert "HIVE-COTE 2 80.1 (average accuracy over the same ten sets, tuned" in text
+    assert "Training took 2.0 minutes." in text
+
+
+def test_latex_is_escaped():
+    text = as_latex(table("table3"), LINES)
+    assert r"97.9 $\pm$ 0.2" in text
+    assert r"95 \% interval" in text
+    assert "±" not in text
+
+
+def test_notes_are_those_of_the_lines():
+    about_digits = "100 % is unverified"
+    assert any(about_digits in note for note in notes(table("table1"), LINES))
+    assert not any(about_digits in note for note in notes(table("table1"), LINES[:1]))
+    assert any("selection on the test set" in note for note in notes(table("table1"), []))
+    assert "validation split" in notes(table("table1"), LINES, "holdout")[0]
+
+
+def test_files(tmp_path):
+    written = write_all(table("table1"), LINES, tmp_path / "new", "command")
+    assert [path.name for path in written] == ["table1.csv", "table1.md", "table1.tex"]
+    assert all(path.read_text() for path in written)
+
+
+# -- table 3 and figure 1 ------------------------------------------------------------------------
+
+
+def test_efficiency_is_compared_by_factors():
+    from primal_attention.bench import Cell, Results, Settings
+    from primal_attention.reproduce.efficiency import CANDIDATES, LENGTHS, efficiency_lines
+
+    cells = {}
+    for text in CANDIDATES.values():
+        for length in set(LENGTHS.values()):
+            slow = text == "softmax:materialised"
+            rounds = (3.4, 3.5, 3.3) if slow else (1.0, 1.0, 1.0)
+            cells[text, length] = Cell(
+                text, length, "measured", seconds=rounds[0], rounds=rounds,
+                peak_mb=40.0 if slow else 10.0,
+            )  # fmt: skip
+    cells["reformer:hashes=2", 2048] = Cell("reformer:hashes=2", 2048, "time", "too slow")
+    results = Results(Settings(), tuple(CANDIDATES.values()), (1024,), 1.0, "", {}, cells)
+    lines = {(line.row, line.column): line for line in efficiency_lines(results)}
+    primal = lines["Primal.", "Time ListOps"]  # 3.4 in the paper
+    assert primal.ours.mean == pytest.approx(3.4)
+    assert primal.verdict == "reproduced"
+    assert lines["Primal.", "Memory Text"].verdict == "not reproduced"  # 15.5 in the paper
+    assert lines["Per.", "Memory Image"].verdict == "better"  # 1.8 in the paper
+    assert lines["Re.", "Time ListOps"].why == "reformer:hashes=2: time: too slow"
+    assert lines["Trans.", "Time Text"].why == "the unit of the factors"
+    assert "same attention" in lines["Primal.+Trans.", "Time Text"].why
+    assert {line.verdict for line in efficiency_lines(results, quick=True)} == {"not run"}
+
+
+def test_figure_1_from_quick_runs(tmp_path):
+    lines = fill("figure1", tmp_path, quick=True, seeds=[0])
+    here = [line for line in lines if line.row.startswith("JapaneseVowels")]
+    assert len(here) == 2
+    for line in here:
+        assert line.ours is not None
+        assert line.why == QUICK_REASON
+    away = [line for line in lines if line not in here]
+    assert all("ImageNet-1K" in line.why for line in away)
+    assert len(Store(tmp_path).outcomes()) == 2

@@ -1,0 +1,164 @@
+"""Runs that learn to act: folders, resume to the last bit, seeds, refusals."""
+
+import json
+
+import pytest
+import torch
+
+from primal_attention.train import read_metrics
+from primal_attention.train.decision import (
+    DecisionConfig,
+    DecisionObserver,
+    is_decision_run,
+    load_decision_model,
+    resume_decision,
+    train_decision,
+    train_decision_seeds,
+)
+from primal_attention.train.errors import RunError
+
+pytest.importorskip("gymnasium")
+pytest.importorskip("mujoco")
+pytest.importorskip("h5py")
+
+from primal_attention.tasks.rl import evaluate, get_rl_task, make_agent
+from primal_attention.tasks.rl.collect import collect
+
+TASK = get_rl_task("rl/invertedpendulum-medium-replay")
+SMALL = {
+    "attention": ("softmax", "primal"), "rank": 4, "width": 8, "heads": 2, "feedforward": 16,
+    "context": 4, "batch_size": 8, "epochs": 2, "epoch_steps": 4, "episodes": 2,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data")
+    collect(TASK, path, episodes=12, form="d4rl")
+    return path
+
+
+@pytest.fixture
+def config(folder):
+    def make(**changes):
+        return DecisionConfig(task=TASK.name, data_dir=str(folder), **(SMALL | changes))
+
+    return make
+
+
+class Interrupt(DecisionObserver):
+    def __init__(self, step):
+        self.at = step
+
+    def step(self, event):
+        if event.step == self.at:
+            raise KeyboardInterrupt
+
+
+def test_a_run_and_its_folder(config, tmp_path):
+    result = train_decision(config(), root=tmp_path)
+    run = result.run
+    assert run.name == "rl-invertedpendulum-medium-replay-softmax+primal-001"
+    expected = {"config.json", "environment.json", "data.json", "status.json", "metrics.jsonl"}
+    expected |= {"checkpoints", "last.safetensors", "result.json"}
+    assert {p.name for p in run.iterdir() if not p.name.startswith(".")} == expected
+    assert json.loads((run / "status.json").read_text())["status"] == "finished"
+    metrics = read_metrics(run)
+    assert [m["kind"] for m in metrics] == (["step"] * 4 + ["epoch"]) * 2
+    assert all(m["ksvd_loss"] > 0 for m in metrics)
+    assert len(result.returns) == 2
+    assert result.best_decile == pytest.approx(TASK.load(config().data_dir).best_decile())
+    assert resume_decision(run) == result
+    assert is_decision_run(run)
+    assert not is_decision_run(tmp_path)
+
+
+@pytest.mark.parametrize("step", [1, 4, 6])
+def test_resumed_to_the_last_bit(config, tmp_path, step):
+    whole = train_decision(config(), root=tmp_path, name="whole")
+    with pytest.raises(KeyboardInterrupt):
+        train_decision(config(), root=tmp_path, name="cut", observer=Interrupt(step))
+    cut = tmp_path / "cut"
+    assert json.loads((cut / "status.json").read_text())["status"] == "interrupted"
+    resumed = resume_decision(cut)
+    for file in ("last.safetensors", "metrics.jsonl"):
+        assert (cut / file).read_bytes() == (whole.run / file).read_bytes()
+    assert resumed.returns == whole.returns
+
+
+def test_the_trained_model_plays_as_the_run_did(config, tmp_path):
+    result = train_decision(config(stream=True), root=tmp_path)
+    agent = make_agent(load_decision_model(result.run), stream=True)
+    again = evaluate(agent, TASK.environment, episodes=2, seed=10_000)
+    assert again.returns == result.returns
+
+
+def test_behaviour_cloning_and_attentions_without_a_ksvd_loss(config, tmp_path):
+    own = config(conditioned=False, context=1, attention=("softmax",))
+    result = train_decision(own, root=tmp_path)
+    assert result.run.name.endswith("softmax-cloning-001")
+    assert all(m["ksvd_loss"] is None for m in read_metrics(result.run))
+
+
+def test_seeds(config, tmp_path):
+    found = train_decision_seeds(config(epochs=1), [0, 3], root=tmp_path, name="both")
+    assert sorted(p.name for p in (tmp_path / "both").glob("seed-*")) == ["seed-0", "seed-3"]
+    scores = [result.score for result in found.results.values()]
+    assert found.mean == pytest.approx(sum(scores) / 2)
+    assert resume_decision(tmp_path / "both").to_dict() == found.to_dict()
+    assert is_decision_run(tmp_path / "both")
+
+
+def test_it_learns(config, tmp_path):
+    """The loss of the actions falls."""
+    own = config(epochs=1, epoch_steps=40, lr=1e-2, episodes=1, dropout=0.0)
+    losses = [m["task_loss"] for m in read_metrics(train_decision(own, root=tmp_path).run)]
+    assert sum(losses[30:40]) < 0.9 * sum(losses[:10])
+
+
+def test_changed_data_are_refused(config, tmp_path, folder):
+    with pytest.raises(KeyboardInterrupt):
+        train_decision(config(), root=tmp_path, name="cut", observer=Interrupt(1))
+    collect(TASK, tmp_path / "other", episodes=5, form="d4rl")
+    path = tmp_path / "cut" / "config.json"
+    settings = json.loads(path.read_text()) | {"data_dir": str(tmp_path / "other")}
+    path.write_text(json.dumps(settings))
+    with pytest.raises(RunError, match=r"is not what .* began with; expected the same files"):
+        resume_decision(tmp_path / "cut")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"context": 0}, "context is 0; expected an integer of at least 1"),
+        ({"episodes": 1.5}, r"episodes is 1\.5; expected an integer"),
+        ({"target": float("nan")}, "target is nan; expected a number or None"),
+        ({"weights": "data"}, "weights is 'data'; expected 'free' or 'tied'"),
+        ({"attention": ("linformer",)}, "'linformer' does not have a causal form"),
+        ({"attention": ("reformer",), "stream": True}, "'reformer' does not stream"),
+        ({"attention": ("sofmax",)}, "did you mean 'softmax'"),
+        ({"lr": -1.0}, r"lr is -1\.0; expected a positive number"),
+        ({"task": "rl/hoper-medium"}, "did you mean 'rl/hopper-medium'"),
+        ({"heads": 3}, "heads is 3; expected a divisor of the width, 8"),
+    ],
+)
+def test_wrong_settings(config, changes, message):
+    settings = config().to_dict() | changes
+    with pytest.raises(ValueError, match=message):
+        DecisionConfig.from_dict(settings).validate()
+
+
+def test_settings_as_json(config):
+    own = config(options={"softmax": {"bias": False}})
+    assert DecisionConfig.from_dict(json.loads(json.dumps(own.to_dict()))) == own
+    with pytest.raises(ValueError, match=r"unknown setting 'widht'.*did you mean 'width'"):
+        DecisionConfig.from_dict({"task": TASK.name, "widht": 3})
+    assert own.fingerprint() != config().fingerprint()
+    assert own.fingerprint() == DecisionConfig(**(own.to_dict() | {"data_dir": None})).fingerprint()
+
+
+def test_the_random_state_of_the_caller_is_kept(config, tmp_path):
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    train_decision(config(epochs=1), root=tmp_path)
+    assert torch.equal(torch.get_rng_state(), before)

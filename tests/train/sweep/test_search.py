@@ -1,0 +1,81 @@
+"""A search: points are proposed, remembered and continued."""
+
+import json
+import sys
+
+import pytest
+
+from primal_attention.train import RunError
+from primal_attention.train.sweep import Outcome, parse_space
+from primal_attention.train.sweep.search import search
+
+SPACE = parse_space(["rank=2:40", "eta=0,0.1", "lr=1e-4:1e-1:log"])
+
+
+@pytest.fixture
+def engine(store):
+    """Does no run: an accuracy that is best at rank 30. `engine.runs` are the runs it was given."""
+
+    class Engine:
+        def __init__(self):
+            self.runs = []
+
+        def __call__(self, configs):
+            known = store.outcomes()
+            for config in configs:
+                if config.fingerprint() in known:
+                    continue
+                self.runs.append(config)
+                worth = 1 - abs(config.rank - 30) / 40
+                store.add(
+                    Outcome(
+                        config.fingerprint(),
+                        "finished",
+                        {},
+                        accuracy=worth,
+                        selected=worth,
+                        curve=(worth,),
+                    )
+                )
+
+    return Engine()
+
+
+def test_missing_optuna_is_one_sentence(store, config, engine, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(RunError, match=r"needs optuna; install 'primal-attention\[search\]'"):
+        search(config(), SPACE, [0], store, engine, count=2)
+
+
+def test_a_search_finds_and_goes_on(store, config, engine):
+    pytest.importorskip("optuna")
+    first = search(config(), SPACE, [0, 1], store, engine, count=6, at_once=3)
+    assert len(first) == 12
+    assert len(engine.runs) == 12
+    assert {c.seed for c in first} == {0, 1}
+    assert all(2 <= c.rank <= 40 and 1e-4 <= c.lr <= 1e-1 for c in first)
+    points = json.loads((store.root / "search.json").read_text())["points"]
+    assert len(points) == 6
+    assert len({p["rank"] for p in points}) > 1
+    again = search(config(), SPACE, [0, 1], store, engine, count=6)
+    assert again == first
+    assert len(engine.runs) == 12
+    search(config(), SPACE, [0, 1], store, engine, count=30)
+    assert len(engine.runs) == 60
+    late = [c.rank for c in engine.runs[-20:]]
+    assert sum(abs(rank - 30) <= 8 for rank in late) > 10  # it has learned
+
+
+def test_a_small_space_ends_the_search(store, config, engine):
+    pytest.importorskip("optuna")
+    runs = search(config(), parse_space(["rank=2,3"]), [0], store, engine, count=9, at_once=2)
+    assert sorted(c.rank for c in runs) == [2, 3]  # each once
+
+
+def test_another_space_is_refused(store, config, engine):
+    pytest.importorskip("optuna")
+    search(config(), SPACE, [0], store, engine, count=1)
+    with pytest.raises(RunError, match="a search in another space"):
+        search(config(), parse_space(["rank=2:50"]), [0], store, engine, count=1)
+    with pytest.raises(ValueError, match="expected at least 1"):
+        search(config(), SPACE, [0], store, engine, count=0)
