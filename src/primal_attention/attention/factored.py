@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..ksvd.factors import DenseKernel, Kernel, KernelFactors
+from ..ksvd.precision import widen
 from .base import Streaming
 from .inputs import Sequences
 from .projected import MixingAttention, silence, silent_queries, sources
@@ -183,8 +184,11 @@ def weighted_sums(rows: Tensor, weights: Tensor) -> Tensor:
 
 
 def inverse(sums: Tensor) -> Tensor:
-    """1 / sums, and 1 where there is nothing to divide."""
-    return sums.masked_fill(sums == 0, 1.0).reciprocal()
+    """1 / sums, and 1 where there is nothing to divide: zero, or so little that 1 / sums^2, its
+    derivative, would not be finite."""
+    wide = widen(sums)
+    least = max(torch.finfo(wide.dtype).tiny ** 0.5, 1 / torch.finfo(sums.dtype).max)
+    return wide.masked_fill(wide <= least, 1.0).reciprocal().to(sums.dtype)
 
 
 def _scaled(rows: Tensor, scale: Tensor | None) -> Tensor:

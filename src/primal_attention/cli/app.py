@@ -28,6 +28,7 @@ from .report import EPILOG as REPORT_EPILOG
 from .report import report
 from .reproduce import EPILOG as REPRODUCE_EPILOG
 from .reproduce import reproduce
+from .rl import COLLECTION, collect
 from .settings import UsageError, resolve
 from .spectrum import spectrum
 from .sweep import EPILOG as SWEEP_EPILOG
@@ -98,6 +99,23 @@ def train(
         str | None, typer.Option(help="Name of the run folder.", show_default="task and attention")
     ] = None,
     data_dir: DataDir = None,
+    context: Annotated[
+        int | None, typer.Option(help="Steps that the model sees.", rich_help_panel="Tasks rl/...")
+    ] = None,
+    episodes: Annotated[
+        int | None, typer.Option(help="Episodes of an evaluation.", rich_help_panel="Tasks rl/...")
+    ] = None,
+    target: Annotated[
+        float | None, typer.Option(help="Return to ask for.", rich_help_panel="Tasks rl/...")
+    ] = None,
+    stream: Annotated[
+        bool,
+        typer.Option(help="Evaluate by streams, not by windows.", rich_help_panel="Tasks rl/..."),
+    ] = False,
+    cloning: Annotated[
+        bool,
+        typer.Option(help="Behaviour cloning: without returns.", rich_help_panel="Tasks rl/..."),
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
     **options: Any,
@@ -105,6 +123,8 @@ def train(
     """Train a model. Every run has a folder: settings, metrics, checkpoints, result, pictures."""
     from .runs import new_run
 
+    agent = {"context": context, "episodes": episodes, "target": target}
+    agent = {key: value for key, value in agent.items() if value is not None}
     if seed is not None and seeds is not None:
         raise UsageError("--seed and --seeds are both given; expected one of them")
     try:
@@ -115,9 +135,22 @@ def train(
             settings["options"] = parse_options(option)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    settings |= {"protocol": protocol, "seed": seed or 0}
+    settings["seed"] = seed or 0
     if data_dir is not None:
         settings["data_dir"] = str(data_dir.absolute())
+    if task.startswith("rl/"):
+        from .rl import new_rl_run, resolve_rl
+
+        if (recipe, protocol) != ("default", "holdout"):
+            raise UsageError(f"--recipe and --protocol are not for {task}; expected neither")
+        settings |= agent | {"stream": stream, "conditioned": not cloning}
+        decision = resolve_rl(task, names, **settings)
+        new_rl_run(decision, chosen, root=out, name=name, quiet=quiet, as_json=as_json)
+        return
+    if agent or stream or cloning:
+        given_ones = [*agent, *(["stream"] if stream else []), *(["cloning"] if cloning else [])]
+        raise UsageError(f"--{given_ones[0]} is for tasks rl/...; expected none with {task}")
+    settings["protocol"] = protocol
     config = resolve(task, names, recipe, **settings)
     new_run(config, chosen, root=out, name=name, quiet=quiet, as_json=as_json)
 
@@ -134,6 +167,13 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Continue a run that was interrupted or killed; it ends as if it had never stopped."""
+    from ..train.decision import is_decision_run
+
+    if is_decision_run(run):
+        from .rl import old_rl_run
+
+        old_rl_run(run, quiet=quiet, as_json=as_json)
+        return
     from .runs import old_run
 
     old_run(run, quiet=quiet, as_json=as_json)
@@ -158,4 +198,5 @@ app.command()(spectrum)
 app.command(epilog=REPORT_EPILOG)(report)
 app.command(epilog=REPRODUCE_EPILOG)(reproduce)
 app.command(epilog=SWEEP_EPILOG)(sweep)
+data_app.command(epilog=COLLECTION)(collect)
 app.add_typer(data_app, name="data")

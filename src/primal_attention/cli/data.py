@@ -92,7 +92,7 @@ def listops(
     except ValueError as error:
         raise UsageError(str(error)) from error
     target = _target(folder, data_dir, "lra/listops-1000")
-    with _bar("ListOps", quiet) as bar:
+    with progress_bar("ListOps", quiet) as bar:
         made = generate(target, settings, workers=_workers(workers), progress=bar)
     _report(target, made._asdict())
 
@@ -117,7 +117,7 @@ def pathfinder(
 
     settings = PathfinderSettings(pictures=pictures, seed=seed)
     target = _target(folder, data_dir, "lra/pathfinder32/curv_contour_length_14")
-    with _bar("Pathfinder", quiet) as bar:
+    with progress_bar("Pathfinder", quiet) as bar:
         made = generate(target, settings, workers=_workers(workers), progress=bar)
     _report(target, made._asdict())
 
@@ -150,7 +150,7 @@ def _report(target: Path, facts: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _bar(title: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+def progress_bar(title: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
     """A live bar on a terminal, a line for every tenth elsewhere."""
     if quiet:
         yield None
