@@ -4,6 +4,7 @@ import json
 
 from primal_attention import available_attentions
 from primal_attention.tasks import available_tasks
+from primal_attention.tasks.rl import rl_tasks
 
 
 def test_data_says_what_is_here_and_how_to_get_the_rest(primal):
@@ -19,7 +20,7 @@ def test_data_says_what_is_here_and_how_to_get_the_rest(primal):
 
 def test_data_as_json(primal, tmp_path):
     found = {entry["task"]: entry for entry in json.loads(primal("data", "--json").out)}
-    assert set(found) == set(available_tasks())
+    assert set(found) == {*available_tasks(), *(task.name for task in rl_tasks())}
     assert found["uea/BasicMotions"]["present"]
     assert set(found["uea/BasicMotions"]["places"]) == {"train", "test"}
     missing = found["uea/Heartbeat"]

@@ -32,9 +32,10 @@ def show(context: typer.Context, data_dir: DataDir = None, as_json: AsJson = Fal
     if context.invoked_subcommand is not None:
         return
     from ..tasks import data_status
+    from ..tasks.rl import rl_tasks
     from .show import data_json, show_data, show_json
 
-    found = data_status(data_dir)
+    found = [*data_status(data_dir), *(task.status(data_dir) for task in rl_tasks())]
     show_json(data_json(found)) if as_json else show_data(found)
 
 

@@ -100,13 +100,14 @@ def show_data(found: Sequence[DataStatus]) -> None:
     console().print(table, highlight=False)
     missing = [status for status in found if not status.complete]
     if missing:
-        # within the archive the sentences differ in the name only; --json has them all
+        # of these the sentences differ in the name only; --json has them all
         families = [status.task.split("/")[0] for status in missing]
         for i, status in enumerate(missing):
-            alike = families[i] == "uea"
+            alike = families[i] in ("uea", "rl")
             if alike and families.index(families[i]) < i:
                 continue
-            rest = "; the others in the same way" if alike and families.count("uea") > 1 else ""
+            several = alike and families.count(families[i]) > 1
+            rest = "; the others in the same way" if several else ""
             sentence = f"{status.task}: {status.how_to_get}{rest}"
             console().print(f"\n{sentence}", highlight=False, markup=False)
 
