@@ -150,6 +150,21 @@ def test_reset_draws_anew():
     assert layer.projection.isfinite().all()
 
 
+def test_the_count_of_forwards_is_saved():
+    """So that a run that is resumed draws when it would have."""
+    torch.manual_seed(0)
+    layer, x = PerformerAttention(16, 2, redraw_every=3).train(), torch.randn(1, 5, 16)
+    for _ in range(2):
+        layer(x)
+    other = PerformerAttention(16, 2, redraw_every=3).train()
+    other.load_state_dict(layer.state_dict())
+    before = other.projection.clone()
+    other(x)
+    assert torch.equal(other.projection, before)
+    other(x)
+    assert not torch.equal(other.projection, before)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_rows_that_underflow_have_a_gradient(causal):
     """Queries and keys far apart in float32: sums of a row as small as 1e-30."""

@@ -436,6 +436,19 @@ def test_what_stands_in_ignored_positions_does_not_matter(case, training):
 
 
 @sweep(ALL)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_has_finite_gradients(case, dtype):
+    layer, x = case.make(dtype=dtype).train(), sequences().to(dtype)
+    for name, parameter in layer.named_parameters():
+        if name.endswith("bias"):  # as a layer starts: then hidden rows are zero
+            nn.init.zeros_(parameter)
+    ignore = IGNORE.clone()
+    ignore[2] = True
+    results = run(layer, x.masked_fill(ignore[..., None], torch.nan), key_padding_mask=ignore)
+    assert all(r.isfinite().all() for r in results)
+
+
+@sweep(ALL)
 def test_nan_in_a_valid_position_is_not_hidden(case):
     layer, x = case.make(), sequences()
     x[1, 4] = torch.nan

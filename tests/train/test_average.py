@@ -33,3 +33,16 @@ def test_the_model_has_the_average_for_a_while():
     assert_close(model.weight, before + 1.0)
     with in_use(None, model):
         assert_close(model.weight, before + 1.0)
+
+
+def test_buffers_are_not_averaged_and_half_precision_moves():
+    model = nn.BatchNorm1d(3).bfloat16()
+    average = Average(model, 0.999)
+    with torch.no_grad():
+        model.weight.add_(0.5)
+        model.running_mean.fill_(2.0)
+    for _ in range(1000):
+        average.update(model)
+    assert average.for_model(model)["weight"].dtype == torch.bfloat16
+    assert_close(average.weights["weight"], torch.full((3,), 1.5 - 0.5 * 0.999**1000))
+    assert (average.weights["running_mean"] == 2.0).all()

@@ -1,6 +1,7 @@
 """The settings of a run: what they accept, what they say, how they are stored."""
 
 import dataclasses
+import hashlib
 import json
 
 import pytest
@@ -157,3 +158,11 @@ def test_attention_options_are_those_of_primal_layers():
     options = RunConfig(task=TASK, rank=7, weights="tied").attention_options()
     assert options["primal"]["rank"] == 7
     assert options["primal"]["weights"] == "tied"
+
+
+def test_the_fingerprint_leaves_out_defaults():
+    """A later version with more settings must agree with what an earlier one has begun."""
+    config = RunConfig(task="uea/BasicMotions", width=64)
+    fewer = {"task": "uea/BasicMotions", "width": 64}
+    digest = hashlib.sha256(json.dumps(fewer, sort_keys=True).encode()).hexdigest()
+    assert config.fingerprint() == digest

@@ -47,6 +47,7 @@ class PerformerAttention(FactoredAttention):
     """
 
     projection: Tensor
+    forwards: Tensor
 
     def __init__(
         self,
@@ -71,7 +72,8 @@ class PerformerAttention(FactoredAttention):
         if redraw_every is not None:
             check_positive(redraw_every=redraw_every)
         self.features, self.redraw_every = int(features), redraw_every
-        self._forwards = 0  # in training mode, since the last drawing
+        if redraw_every is not None:  # forwards in training mode since the last drawing
+            self.register_buffer("forwards", torch.zeros((), dtype=torch.long, device=device))
         empty = torch.empty(self.features, self.head_dim, device=device, dtype=dtype)
         self.register_buffer("projection", empty)
         self.redraw()
@@ -86,7 +88,8 @@ class PerformerAttention(FactoredAttention):
         drawn = orthogonal_gaussian(self.features, self.head_dim)
         # not in place: a graph that waits for its backward pass may hold the old ones
         self.projection = drawn.to(self.projection)
-        self._forwards = 0
+        if self.redraw_every is not None:
+            self.forwards.zero_()
 
     @property
     def _width(self) -> int:
@@ -99,9 +102,9 @@ class PerformerAttention(FactoredAttention):
                     f"redraw_every is {self.redraw_every} in a compiled graph; expected None, and "
                     "calls of redraw() outside"
                 )
-            if self._forwards == self.redraw_every:
+            if self.forwards == self.redraw_every:
                 self.redraw()
-            self._forwards += 1
+            self.forwards += 1
         return super()._attend(call, values)
 
     def _factors(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..ksvd.precision import widen
 from .base import check_positive
 from .inputs import Sequences
 from .projected import MixingAttention, sources
@@ -114,7 +115,8 @@ class ReformerAttention(MixingAttention):
         samples = torch.arange(0, batch * heads * length, length, device=q.device)
         position = chunks.position + samples.view(batch, heads, 1, 1)
         ones = v.new_ones((*v.shape[:3], 1))  # their sum is the denominator
-        rows = torch.cat([F.normalize(k, dim=-1), v, ones], -1)  # one gather for all
+        unit = F.normalize(widen(k), dim=-1).to(k.dtype)  # its guard, 1e-12, is 0 in float16
+        rows = torch.cat([unit, v, ones], -1)  # one gather for all
         queries = _rows(q, position[..., size:]).unflatten(0, (-1, size))
         keys, values = (
             _rows(rows, position.unfold(-1, 2 * size, size))  # a chunk with the one before

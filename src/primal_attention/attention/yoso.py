@@ -70,7 +70,8 @@ class YosoAttention(MixingAttention):
         return out.to(v.dtype)
 
     def _output(self, heads: Tensor, call: Sequences) -> Tensor:
-        return super()._output(F.normalize(heads, dim=-1), call)
+        unit = F.normalize(widen(heads), dim=-1).to(heads.dtype)  # 1e-12 is 0 in float16
+        return super()._output(unit, call)
 
     def extra_repr(self) -> str:
         return f"{self.embed_dim}, {self.num_heads}, tau={self.tau}"

@@ -68,8 +68,12 @@ def train(
     ],
     *,
     attention: Annotated[
-        str, typer.Option(help="One name for all layers, or one for each: softmax,primal.")
-    ] = "primal",
+        str | None,
+        typer.Option(
+            help="One name for all layers, or one for each: softmax,primal or softmax*11,primal.",
+            show_default="primal; for rl/... softmax,softmax,primal",
+        ),
+    ] = None,
     layers: Annotated[
         int | None, typer.Option(help="Number of layers.", show_default="2, or as named")
     ] = None,
@@ -129,7 +133,8 @@ def train(
         raise UsageError("--seed and --seeds are both given; expected one of them")
     try:
         chosen = None if seeds is None else parse_seeds(seeds)
-        names = parse_attention(attention, layers)
+        usual = "softmax,softmax,primal" if task.startswith("rl/") else "primal"
+        names = parse_attention(usual if attention is None else attention, layers)
         settings = given(options)
         if option:
             settings["options"] = parse_options(option)

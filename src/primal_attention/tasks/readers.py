@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from .examples import Settings
 from .series import Normaliser, SeriesData, SeriesSet
-from .tokens import PairData, TokenData, TokenSet
 
 
 @dataclass(frozen=True)
@@ -18,6 +17,11 @@ class SeriesReader:
 
     @classmethod
     def fit(cls, train: SeriesSet, settings: Settings) -> SeriesReader:
+        if settings.batching == "fixed" or settings.augment != "none" or settings.mixup:
+            raise ValueError(
+                f"batching is {settings.batching!r}, augment {settings.augment!r} and mixup "
+                f"{settings.mixup}; expected for time series 'random' or 'bucket', 'none' and 0"
+            )
         longest = int(train.lengths.max())
         most = longest if settings.max_length is None else min(longest, settings.max_length)
         shape = {"classes": len(train.classes), "channels": train.channels, "max_length": most}
@@ -26,27 +30,3 @@ class SeriesReader:
     def __call__(self, part: SeriesSet, *, training: bool = False) -> SeriesData:
         normalised = part if self.normaliser is None else self.normaliser.apply(part)
         return SeriesData(normalised, max_length=self.shape["max_length"])
-
-
-@dataclass(frozen=True)
-class TokenReader:
-    """Tokens, one sequence a case or two; longer ones are cut, `fixed` pads all to the longest."""
-
-    shape: dict[str, int]
-    fixed: bool
-
-    @classmethod
-    def fit(cls, train: TokenSet, settings: Settings) -> TokenReader:
-        most = settings.max_length or int(train.lengths.max())
-        shape = {
-            "classes": len(train.classes),
-            "vocabulary": train.vocabulary,
-            "max_length": most,
-            "pairs": train.sequences == 2,
-        }
-        return cls(shape, settings.batching == "fixed")
-
-    def __call__(self, part: TokenSet, *, training: bool = False) -> TokenData:
-        kind = PairData if self.shape["pairs"] else TokenData
-        most = self.shape["max_length"]
-        return kind(part, max_length=most, pad_to=most if self.fixed else None)

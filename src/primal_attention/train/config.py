@@ -29,10 +29,10 @@ class RunConfig:
     not. An epoch is a pass over the training set, or `epoch_steps` batches, followed by an
     evaluation. Longer sequences are cut to `max_length`, or to the longest of the training set.
     A batch of "random" cases is as long as its longest; batching "bucket" takes cases of similar
-    length, "fixed" pads every batch to the greatest length. `batch_size` is that of all processes
-    together. `augment` and `mixup` (the parameter of its beta distribution, 0 = off) change images
-    in training. With `ema` the evaluated weights are averages over the steps, with this share of
-    the past in every step. `precision` is in the words of Lightning.
+    length, "fixed" (tokens) pads every batch to the greatest length. `batch_size` is that of all
+    processes together. `augment` and `mixup` (the parameter of its beta distribution, 0 = off)
+    change images in training. With `ema` the evaluated weights are averages over the steps, with
+    this share of the past in every step. `precision` is in the words of Lightning.
     """
 
     task: str
@@ -164,7 +164,11 @@ class RunConfig:
 
     def fingerprint(self) -> str:
         """A hash of what decides the result."""
-        decisive = {k: v for k, v in self.to_dict().items() if k not in PLACE_FIELDS}
+        plain = type(self)(task=self.task).to_dict()
+        # without what has its default, so that a later version with more settings agrees
+        decisive = {
+            k: v for k, v in self.to_dict().items() if k not in PLACE_FIELDS and v != plain[k]
+        } | {"task": self.task}
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     def attention_options(self) -> dict[str, dict[str, Any]]:

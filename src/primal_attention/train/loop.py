@@ -256,7 +256,9 @@ class Loop:
         return event
 
     def _keep_weights(self) -> None:
-        weights = self.model.state_dict() if self.average is None else self.average.weights
+        weights = self.model.state_dict()
+        if self.average is not None:
+            weights = self.average.for_model(self.model)
         for name, tensor in weights.items():
             if name in self.best_weights:
                 self.best_weights[name].copy_(tensor)

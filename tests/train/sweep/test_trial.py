@@ -1,5 +1,6 @@
 """Runs of a sweep: done once, continued, stopped, failed."""
 
+import dataclasses
 import json
 import multiprocessing
 import os
@@ -85,14 +86,31 @@ def test_an_error_is_an_outcome_and_can_be_tried_again(store, config, task, monk
 
 
 def test_hopeless_runs_are_stopped(store, config, outcome):
+    settings = config().to_dict()
     for i in range(4):
-        store.add(outcome(f"rival {i}", curve=(1.0, 1.0, 1.0), selected=1.0))
+        rival = outcome(f"rival {i}", curve=(1.0, 1.0, 1.0), selected=1.0)
+        store.add(dataclasses.replace(rival, settings=settings))
     terms = Terms(rule=MedianRule(least=4, first_epoch=1))
     found = run_trial(config(lr=1e-6), store, terms)
     assert found.status == "stopped"
     assert len(found.curve) == 1
     assert "100.0 %" in found.reason
-    assert not is_open(found)
+    assert not is_open(found, terms)
+    assert is_open(found, Terms())  # without the rule it may end
+    assert run_trial(config(lr=1e-6), store, Terms()).status == "finished"
+
+
+@pytest.mark.parametrize(
+    "change", [{"protocol": "paper"}, {"attention": ["softmax"]}, {"epochs": 7}]
+)
+def test_runs_are_judged_by_their_like_alone(store, config, outcome, change):
+    """The curves of another protocol would be test accuracies."""
+    settings = config().to_dict() | change
+    for i in range(4):
+        rival = outcome(f"rival {i}", curve=(1.0, 1.0, 1.0), selected=1.0)
+        store.add(dataclasses.replace(rival, settings=settings))
+    terms = Terms(rule=MedianRule(least=4, first_epoch=1))
+    assert run_trial(config(lr=1e-6), store, terms).status == "finished"
 
 
 def test_a_deadline_pauses_and_a_later_call_goes_on(store, config):

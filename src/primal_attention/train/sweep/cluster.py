@@ -47,7 +47,7 @@ def work_on_cluster(
     known = store.outcomes()
     try:
         for config in configs:
-            if is_open(known.get(config.fingerprint())):
+            if is_open(known.get(config.fingerprint()), terms):
                 waiting[task.remote(root, config.to_dict(), terms, cpus)] = config
         while waiting:
             ready, _ = ray.wait(list(waiting), num_returns=1)

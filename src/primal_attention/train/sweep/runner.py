@@ -42,7 +42,7 @@ def work(
         for config in configs:
             if terms.over or misses >= MISSES:
                 break
-            if not is_open(store.outcomes().get(config.fingerprint())):
+            if not is_open(store.outcomes().get(config.fingerprint()), terms):
                 continue
             outcome = run_trial(config, store, own, observer=observer)
             if outcome is None:
@@ -68,7 +68,7 @@ def work_in_processes(
     while in_vain <= DEATHS:
         before = len(seen)
         died = _once(configs, store, terms, workers, found, seen)
-        left = any(is_open(seen.get(config.fingerprint())) for config in configs)
+        left = any(is_open(seen.get(config.fingerprint()), terms) for config in configs)
         if not died or not left or terms.over:
             return
         in_vain = 0 if len(seen) > before else in_vain + 1

@@ -13,6 +13,7 @@ from ..files import explained, read_json, write_json
 from ..folder import locked
 from .space import Range, Space, trials
 from .store import Outcome, Store
+from .trial import COMPARED
 
 FILE = "search.json"
 ASKS = 20  # proposals for a point, of which some are known already
@@ -40,7 +41,7 @@ def search(
         raise ValueError(f"the number of points to search is {count}; expected at least 1")
     distributions = {name: _distribution(optuna, values) for name, values in space.items()}
     with locked(store.root):
-        points = _read(store, space)[:count]
+        points = _read(base, store, space)[:count]
         engine(trials(base, points, seeds))
         while len(points) < count:
             study = _study(optuna, distributions, base, points, seeds, store)
@@ -50,15 +51,24 @@ def search(
                     break
                 proposed = study.ask(distributions).params
                 point = {name: proposed[name] for name in space}
-                if point not in [*points, *new]:
+                if point not in [*points, *new] and _is_valid(base, point, seeds):
                     new.append(point)
             if not new:  # a small space
                 break
             points += new
             with explained(f"write into {store.root}"):
-                write_json(store.root / FILE, {"space": _describe(space), "points": points})
+                write_json(store.root / FILE, {**_describe(base, space), "points": points})
             engine(trials(base, new, seeds))
     return trials(base, points, seeds)
+
+
+def _is_valid(base: RunConfig, point: Mapping[str, Any], seeds: Sequence[int]) -> bool:
+    """Whether the settings fit together: heads divide the width, and such."""
+    try:
+        trials(base, [point], seeds)
+    except ValueError:
+        return False
+    return True
 
 
 def _study(
@@ -102,21 +112,24 @@ def _distribution(optuna: Any, values: tuple[Any, ...] | Range) -> Any:
     return kinds.FloatDistribution(values.low, values.high, log=values.log)
 
 
-def _describe(space: Space) -> dict[str, Any]:
-    """The space as JSON has it."""
-    return {
+def _describe(base: RunConfig, space: Space) -> dict[str, Any]:
+    """What a search is in, as JSON has it: the space, and the settings that all points share."""
+    described = {
         name: [v.low, v.high, v.log] if isinstance(v, Range) else list(v)
         for name, v in space.items()
     }
+    shared = {name: value for name, value in base.to_dict().items() if name in COMPARED}
+    return {"space": described, "settings": shared}
 
 
-def _read(store: Store, space: Space) -> list[dict[str, Any]]:
+def _read(base: RunConfig, store: Store, space: Space) -> list[dict[str, Any]]:
     """The points of an earlier search, in the same space."""
     path = store.root / FILE
     if not path.exists():
         return []
     found = read_json(path)
-    if found["space"] != _describe(space):
+    described = _describe(base, space)
+    if {name: found.get(name) for name in described} != described:
         raise RunError(f"{path} is a search in another space; expected the same, or another folder")
     points: list[dict[str, Any]] = found["points"]
     return points

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -100,7 +101,7 @@ class Several(Observer):
     """Passes the events on to several observers; all are told before one of them stops the run."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
-        self._observers = observers
+        self._observers = list(observers)
 
     def run_started(self, start: RunStart) -> None:
         self._tell(lambda one: one.run_started(start))
@@ -116,10 +117,13 @@ class Several(Observer):
 
     def _tell(self, tell: Callable[[Observer], None]) -> None:
         interrupted = False
-        for observer in self._observers:
+        for observer in list(self._observers):
             try:
                 tell(observer)
             except KeyboardInterrupt:
                 interrupted = True
+            except Exception as error:  # a display that broke must not end deadlines
+                self._observers.remove(observer)
+                warnings.warn(f"{type(observer).__name__} failed: {error}", stacklevel=2)
         if interrupted:
             raise KeyboardInterrupt

@@ -33,9 +33,16 @@ class Terms:
         return self.deadline is not None and time.time() >= self.deadline
 
 
-def is_open(known: Outcome | None) -> bool:
-    """Whether a run with this outcome is still to be done; what failed waits for `reopen`."""
-    return known is None or known.status == "paused"
+# What two runs must share for one to be judged by the other.
+COMPARED = ("task", "recipe", "protocol", "attention", "epochs", "epoch_steps")
+
+
+def is_open(known: Outcome | None, terms: Terms) -> bool:
+    """Whether a run with this outcome is still to be done; what failed waits for `reopen`, and what
+    was stopped as hopeless for terms without that rule."""
+    if known is None or known.status == "paused":
+        return True
+    return known.status == "stopped" and terms.rule is None
 
 
 def reopen(configs: Sequence[RunConfig], store: Store) -> None:
@@ -57,7 +64,7 @@ def run_trial(
         if deaths is None:
             return None
         known = store.outcomes().get(fingerprint)
-        if known is not None and not is_open(known):
+        if known is not None and not is_open(known, terms):
             return known
         if deaths >= DEATHS:
             reason = f"the process that ran it died {deaths} times"
@@ -102,8 +109,15 @@ def _stoppers(config: RunConfig, store: Store, terms: Terms, run: Path) -> list[
         fingerprint = config.fingerprint()
 
         def others() -> list[tuple[float, ...]]:
-            known = store.outcomes().items()
-            return [one.curve for key, one in known if key != fingerprint and one.done]
+            """Curves that mean the same: of another protocol they would be test accuracies."""
+            own, known = config.to_dict(), store.outcomes().items()
+            return [
+                one.curve
+                for key, one in known
+                if key != fingerprint
+                and one.done
+                and all(one.settings.get(name) == own[name] for name in COMPARED)
+            ]
 
         found.append(StopHopeless(terms.rule, others, curve(run)))
     if terms.deadline is not None:
