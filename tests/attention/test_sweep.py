@@ -535,6 +535,17 @@ def test_compile(case, training):
 
 
 @sweep(ALL)
+@pytest.mark.parametrize("padded", [False, True])
+def test_export(case, padded):
+    """A graph of a fixed size; that one serves every size is tested apart, for primal layers."""
+    layer, x = case.make(), sequences()
+    masks = {"key_padding_mask": IGNORE} if padded else {}
+    program = torch.export.export(layer, (x,), masks).module()
+    other = sequences(4)
+    assert_close(program(other, **masks)[0], layer(other, **masks)[0], **EXACT)
+
+
+@sweep(ALL)
 def test_in_torchs_encoder_layer(case):
     """In evaluation too, where torch has a fused path that knows only its own softmax."""
     torch.manual_seed(0)
