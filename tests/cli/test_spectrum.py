@@ -1,6 +1,7 @@
 """`primal spectrum` on a run that was trained, and on a Hugging Face model."""
 
 import json
+import shutil
 
 import pytest
 import typer
@@ -43,6 +44,15 @@ def test_the_weights_are_the_trained_ones(run, show, tmp_path, monkeypatch):
     assert before["spectrum"] == again["spectrum"]
     assert (tmp_path / "a" / "spectrum.json").exists()
     assert not (run / "spectrum.json").exists()
+
+
+def test_of_several_seeds_the_first_is_shown(run, show, tmp_path, monkeypatch):
+    monkeypatch.setattr("primal_attention.cli.spectrum._draw", lambda *_: [])
+    seeds = tmp_path / "seeds"
+    shutil.copytree(run, seeds / "seed-0")
+    found = json.loads(show(seeds, "--inputs", 2, "--json").output)
+    alone = json.loads(show(run, "--inputs", 2, "--json").output)
+    assert found["spectrum"] == alone["spectrum"]
 
 
 def test_what_is_no_model_is_one_sentence(show, tmp_path):

@@ -20,7 +20,7 @@ def spectrum(
             metavar="RUN|MODEL",
             exists=True,
             file_okay=False,
-            help="The folder of a run, or of a Hugging Face model.",
+            help="The folder of a run (of seeds: the first), or of a Hugging Face model.",
         ),
     ],
     inputs: Annotated[int, typer.Option(min=1, help="How many sequences to look at.")] = 32,
@@ -73,6 +73,9 @@ def load_model(path: Path, inputs: int, text: Path | None) -> tuple[nn.Module, I
     from ..train.errors import RunError
     from ..train.files import read_json
 
+    seeds = sorted(path.glob("seed-*/config.json"))
+    if seeds and not (path / "config.json").exists():  # of several seeds, the first
+        path = seeds[0].parent
     if not (path / "config.json").exists():
         raise RunError(
             f"{path} has no config.json; expected the folder of a run or of a Hugging Face model"
