@@ -45,6 +45,22 @@ class FactoredAttention(Streaming, MixingAttention):
     the plain order, and so do features that are many times wider than a head.
     """
 
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        causal: bool = False,
+        bias: bool = True,
+        batch_first: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            embed_dim, num_heads, causal=causal, bias=bias,
+            batch_first=batch_first, device=device, dtype=dtype,
+        )  # fmt: skip
+
     def init_state(self, batch_size: int) -> Any:
         """The state of a stream before its first token; causal layers only. Its size does not
         depend on the context."""

@@ -55,22 +55,6 @@ class FlowAttention(FactoredAttention):
     positive, so there is nothing to guard here.
     """
 
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        *,
-        causal: bool = False,
-        bias: bool = True,
-        batch_first: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(
-            embed_dim, num_heads, causal=causal, bias=bias,
-            batch_first=batch_first, device=device, dtype=dtype,
-        )  # fmt: skip
-
     @property
     def _width(self) -> int:
         return self.head_dim

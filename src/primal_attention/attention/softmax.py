@@ -69,23 +69,6 @@ class SoftmaxAttention(Streaming, ProjectedAttention):
     NaN, reaches neither the output nor a gradient.
     """
 
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        *,
-        causal: bool = False,
-        bias: bool = True,
-        dropout: float = 0.0,
-        batch_first: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(
-            embed_dim, num_heads, causal=causal, bias=bias, dropout=dropout,
-            batch_first=batch_first, device=device, dtype=dtype,
-        )  # fmt: skip
-
     # -- calls -----------------------------------------------------------------------------------
 
     def forward(
