@@ -109,6 +109,24 @@ def test_a_longer_sequence_is_refused():
         layer.factors(draw(1, 2, WIDTH), draw(1, LONGEST + 1, WIDTH))
 
 
+@pytest.mark.parametrize("own_values", [False, True])
+def test_padding_beyond_max_length_does_not_count(own_values):
+    layer = make()
+    x, ignore = draw(2, LONGEST + 5, WIDTH), torch.zeros(2, LONGEST + 5, dtype=torch.bool)
+    z = draw(*x.shape, seed=2) if own_values else x
+    ignore[0, LONGEST:] = True
+    ignore[1, 2:9] = True
+    out, weights = layer(x, x, z, ignore, need_weights=True, average_attn_weights=False)
+    for i, keep in enumerate(~ignore):
+        rows, matrix = dense(layer, x[i, keep], x[i, keep], z[i, keep])
+        assert_close(out[i, keep], rows, **EXACT)
+        assert_close(weights[i][:, keep][:, :, keep], matrix, **EXACT)
+        assert (weights[i][:, :, ~keep] == 0).all()
+    ignore[0, LONGEST] = False
+    with pytest.raises(ValueError, match="key has length 15; expected at most max_length = 14"):
+        layer(x, key_padding_mask=ignore)
+
+
 def test_dropout_leaves_the_reported_matrix_alone():
     layer, x = make(dropout=0.5), draw(BATCH, LENGTH, WIDTH)
     out, weights = layer(x, need_weights=True)

@@ -135,6 +135,23 @@ def test_redraw_every_so_many_training_forwards():
     assert fixed.projection is before
 
 
+def test_processes_that_train_together_draw_the_same():
+    """They have the same state, but random numbers of their own."""
+    drawn = []
+    layer, x = make(redraw_every=1).train(), draw(2, 5, 8)
+    for rank in range(2):
+        copy = make(redraw_every=1).train()
+        copy.load_state_dict(layer.state_dict())
+        torch.manual_seed(rank)
+        expected = torch.rand(3)
+        torch.manual_seed(rank)
+        drawn.append([copy(x) and copy.projection for _ in range(3)])
+        assert torch.equal(torch.rand(3), expected), "nor do they lose any"
+    for one, other in zip(*drawn, strict=True):
+        assert torch.equal(one, other)
+    assert not torch.equal(drawn[0][1], drawn[0][2])
+
+
 def test_redraw_cannot_happen_in_a_graph():
     torch._dynamo.reset()
     layer = make(redraw_every=2).train()

@@ -82,6 +82,13 @@ def test_the_model_is_left_as_it_was(encoder, x):
     assert revert_(encoder).layers[2].self_attn is before
 
 
+@pytest.mark.parametrize("learn", [distill_, init_ksvd_])
+def test_originals_follow_the_model_to_another_type(encoder, x, learn):
+    convert_(encoder.float(), rank=4).double()
+    learn(encoder, *(([x],) if learn is distill_ else (x,)))
+    assert revert_(encoder)(x).dtype == torch.float64
+
+
 @pytest.mark.parametrize("weights", ["data", "free"])
 def test_ksvd_start(encoder, x, weights):
     """J = 0 on the sequence that the layer saw (on all of them together for free weights)."""

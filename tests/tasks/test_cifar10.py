@@ -67,7 +67,9 @@ def test_truncated_file(folder):
 def test_wrong_label(tmp_path):
     path = tmp_path / "test_batch.bin"
     path.write_bytes(as_bin(IMAGES, [1, 2, 10, 3]))
-    with pytest.raises(DataError, match="has a label 10; expected 0 to 9"):
+    with pytest.raises(
+        DataError, match=r"test_batch\.bin, record 3: the label is 10; expected 0 to 9"
+    ):
         read_batch(path)
 
 

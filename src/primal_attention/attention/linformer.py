@@ -33,8 +33,9 @@ class LinformerAttention(MixingAttention):
     E and F act on the inputs before W_k and W_v do, which is the same and cheaper.
 
     The columns of E and F act on valid positions only: the j-th valid position meets column j,
-    wherever the ignored ones stand, as if the sequence were alone. Nothing is rescaled: a shorter
-    sequence sums over fewer columns, as in the published code, which multiplies padding by zero.
+    wherever the ignored ones stand, as if the sequence were alone, and max_length counts valid
+    positions. Nothing is rescaled: a shorter sequence sums over fewer columns, as in the published
+    code, which multiplies padding by zero.
     E and F start normal with variance 1 / max_length, which keeps the scale of the keys at the full
     length; the paper's 1 / k, meant for a fixed random projection, would make them larger.
     """
@@ -76,20 +77,16 @@ class LinformerAttention(MixingAttention):
 
     def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q (B, h, N, p), and E k and F v (B, h, k, p)."""
-        length, d = call.y.shape[1], self.embed_dim
-        if length > self.max_length:
-            raise ValueError(
-                f"key has length {length}; expected at most max_length = {self.max_length}"
-            )
+        length, d = self._columns(call), self.embed_dim
         x, y, z = sources(call, values)
         q = self._linear(x, 0, d)
         valid = None
         if call.ignore is not None:
             order, _ = valid_first(call.ignore)
-            compact = permute(y, order)
-            z = compact if z is y else permute(z, order)
+            compact = permute(y, order)[:, :length]
+            z = compact if z is y else permute(z, order)[:, :length]
             y = compact
-            valid = (~call.ignore).to(y.dtype).sort(-1, descending=True).values
+            valid = (~call.ignore).to(y.dtype).sort(-1, descending=True).values[:, :length]
         both = self.length_proj[:, :, :length]  # (1 or 2, k, M)
         if z is y:
             shorter = _apply(both.flatten(0, 1), y).chunk(len(both), dim=1)  # each (B, k, d)
@@ -98,6 +95,19 @@ class LinformerAttention(MixingAttention):
         k = self._linear_of_sums(shorter[0], both[0], valid, d)
         v = self._linear_of_sums(shorter[-1], both[-1], valid, 2 * d)
         return self._heads(q), self._heads(k), self._heads(v)
+
+    def _columns(self, call: Sequences) -> int:
+        """How many columns of E and F are in use; no sequence may have more valid positions."""
+        length = call.y.shape[1]
+        if length <= self.max_length:
+            return length
+        if call.ignore is not None:  # the rest may be padding
+            length = int((~call.ignore).sum(-1).max())
+        if length > self.max_length:
+            raise ValueError(
+                f"key has length {length}; expected at most max_length = {self.max_length}"
+            )
+        return self.max_length
 
     def _linear_of_sums(
         self, sums: Tensor, matrix: Tensor, valid: Tensor | None, first: int
@@ -120,11 +130,12 @@ class LinformerAttention(MixingAttention):
         """The matrix K = P F (B, h, N, M), before dropout."""
         one = torch.eye(self.projection, dtype=q.dtype, device=q.device)
         attended = self._softmax(q, k, one.expand(*k.shape[:3], -1), 0.0)  # (B, h, N, k)
-        columns = self.length_proj[-1, :, : call.y.shape[1]].to(attended.dtype)
+        length = self._columns(call)
+        columns = self.length_proj[-1, :, :length].to(attended.dtype)
         if call.ignore is None:
             return attended @ columns
         _, place = valid_first(call.ignore)
-        columns = columns[:, place].transpose(0, 1)  # (B, k, M)
+        columns = columns[:, place.clamp(max=length - 1)].transpose(0, 1)  # (B, k, M)
         weights = attended @ columns.masked_fill(call.ignore.unsqueeze(1), 0.0).unsqueeze(1)
         silent = silent_queries(call)
         return weights if silent is None else weights.masked_fill(silent[:, None, :, None], 0.0)

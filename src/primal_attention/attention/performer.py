@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,7 +37,8 @@ class PerformerAttention(FactoredAttention):
     approaches as m grows. The directions are orthogonal in blocks of p, with the lengths of
     Gaussian vectors (section 2.4), shared by the heads, and saved with the layer (`projection`).
     They are drawn at construction, by `redraw()`, and before every n-th forward in training mode
-    with redraw_every=n.
+    with redraw_every=n; these drawings follow from the layer's state alone (`next_seed`), so that
+    processes which train together keep the same directions.
 
     features is m, by default p log p. Exponentials are kept in range without changing K: a factor
     of one query cancels in its row, so f(q_i) is a softmax over r; a factor of all keys of a sample
@@ -48,6 +50,7 @@ class PerformerAttention(FactoredAttention):
 
     projection: Tensor
     forwards: Tensor
+    next_seed: Tensor
 
     def __init__(
         self,
@@ -72,8 +75,9 @@ class PerformerAttention(FactoredAttention):
         if redraw_every is not None:
             check_positive(redraw_every=redraw_every)
         self.features, self.redraw_every = int(features), redraw_every
-        if redraw_every is not None:  # forwards in training mode since the last drawing
-            self.register_buffer("forwards", torch.zeros((), dtype=torch.long, device=device))
+        if redraw_every is not None:  # training forwards since the last drawing; seed of the next
+            for name in ("forwards", "next_seed"):
+                self.register_buffer(name, torch.zeros((), dtype=torch.long, device=device))
         empty = torch.empty(self.features, self.head_dim, device=device, dtype=dtype)
         self.register_buffer("projection", empty)
         self.redraw()
@@ -82,14 +86,19 @@ class PerformerAttention(FactoredAttention):
         super().reset_parameters()
         self.redraw()
 
-    @torch.no_grad()
     def redraw(self) -> None:
         """Draw new random directions, from torch's generator on the CPU."""
-        drawn = orthogonal_gaussian(self.features, self.head_dim)
+        self._draw(torch.default_generator)
+
+    @torch.no_grad()
+    def _draw(self, generator: torch.Generator) -> None:
+        drawn = orthogonal_gaussian(self.features, self.head_dim, generator)
         # not in place: a graph that waits for its backward pass may hold the old ones
         self.projection = drawn.to(self.projection)
         if self.redraw_every is not None:
             self.forwards.zero_()
+            seed = torch.randint(2**62, (), generator=generator, device="cpu")
+            self.next_seed.copy_(seed)
 
     @property
     def _width(self) -> int:
@@ -103,7 +112,7 @@ class PerformerAttention(FactoredAttention):
                     "calls of redraw() outside"
                 )
             if self.forwards == self.redraw_every:
-                self.redraw()
+                self._draw(torch.Generator().manual_seed(int(self.next_seed)))
             self.forwards += 1
         return super()._attend(call, values)
 
@@ -155,11 +164,12 @@ class PerformerAttention(FactoredAttention):
         return f"{super().extra_repr()}, features={self.features}"
 
 
-def orthogonal_gaussian(rows: int, width: int) -> Tensor:
+def orthogonal_gaussian(rows: int, width: int, generator: torch.Generator | None = None) -> Tensor:
     """Rows (rows, width) that are each Gaussian, and orthogonal within every block of `width`."""
-    blocks = torch.randn(math.ceil(rows / width), width, width, dtype=torch.float64)
+    kind: dict[str, Any] = {"generator": generator, "dtype": torch.float64, "device": "cpu"}
+    blocks = torch.randn(math.ceil(rows / width), width, width, **kind)
     q, r = torch.linalg.qr(blocks)
     q = q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)  # uniform over the rotations
-    lengths = torch.randn(rows, width, dtype=torch.float64).norm(dim=-1, keepdim=True)
+    lengths = torch.randn(rows, width, **kind).norm(dim=-1, keepdim=True)
     drawn: Tensor = q.flatten(0, 1)[:rows] * lengths
     return drawn

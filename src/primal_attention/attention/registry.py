@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from ..names import unknown
+from ..plugins import load_plugins
 
 T = TypeVar("T", bound=type[nn.Module])
 
@@ -52,13 +53,14 @@ def register(name: str, **facts: Any) -> Callable[[T], T]:
 
 def available_attentions() -> tuple[str, ...]:
     """The names that `make_attention` knows."""
+    load_plugins()
     return tuple(sorted(_registry))
 
 
 def attention_info(name: str) -> AttentionInfo:
     """What is known about an attention."""
-    if name not in _registry:
-        raise ValueError(unknown("attention", name, available_attentions()))
+    if name not in _registry and name not in (known := available_attentions()):
+        raise ValueError(unknown("attention", name, known))
     return _registry[name]
 
 

@@ -167,17 +167,20 @@ def _taught(
 
 @contextmanager
 def _evaluation(model: nn.Module) -> Iterator[None]:
-    """No dropout, and no nested tensors, in the model and in the originals."""
+    """No dropout, and no nested tensors, in the model and in the originals, which follow the model
+    to its device and type."""
     modes = {module: module.training for module in model.modules()}
-    originals = [layer.conversion.original for layer in converted_layers(model)]
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         model.eval()
-        for original in originals:
+        for layer in converted_layers(model):
+            original = layer.conversion.original
             if original is not None:
-                like = next(model.parameters())
-                original.to(like.device).eval()
+                new, old = next(layer.primal.parameters()), next(original.parameters())
+                original.to(new.device).eval()
+                if new.dtype != old.dtype:  # else a part may be of another type on purpose
+                    original.to(new.dtype)
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)

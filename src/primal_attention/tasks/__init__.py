@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..names import unknown
+from ..plugins import load_plugins
 from .base import DataError, DataStatus, Task
 from .examples import Batch
 from .images import image_tasks
@@ -23,6 +24,7 @@ __all__ = [
     "available_tasks",
     "data_status",
     "get_task",
+    "register_task",
     "stratified_split",
 ]
 
@@ -31,15 +33,23 @@ _tasks: dict[str, Task] = {
 }
 
 
+def register_task(task: Task) -> None:
+    """Make a task available under its name."""
+    if task.name in _tasks:
+        raise ValueError(f"task {task.name!r} is registered twice")
+    _tasks[task.name] = task
+
+
 def available_tasks() -> tuple[str, ...]:
     """The names that `get_task` knows."""
+    load_plugins()
     return tuple(sorted(_tasks))
 
 
 def get_task(name: str) -> Task:
     """A task by name, e.g. `get_task("uea/JapaneseVowels")`."""
-    if name not in _tasks:
-        raise ValueError(unknown("task", name, available_tasks()))
+    if name not in _tasks and name not in (known := available_tasks()):
+        raise ValueError(unknown("task", name, known))
     return _tasks[name]
 
 

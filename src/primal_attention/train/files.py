@@ -1,43 +1,27 @@
-"""Files that are either whole or not there: written beside their place and renamed."""
+"""The files of a run: what goes wrong with them is one sentence."""
 
 from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ..files import TEMPORARY, temporary, write_bytes, write_json
 from .errors import RunError
 
-TEMPORARY = ".tmp-"  # what a writer that was killed leaves behind begins so
-
-
-def temporary(path: Path) -> Path:
-    """A name beside `path` that nobody else uses."""
-    return path.with_name(f"{TEMPORARY}{path.name}-{secrets.token_hex(4)}")
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file that a crash cannot leave half written."""
-    beside = temporary(path)
-    try:
-        with open(beside, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-
-
-def write_json(path: Path, value: Any) -> None:
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    write_bytes(path, (text + "\n").encode())
+__all__ = [
+    "explained",
+    "read_json",
+    "remove_temporary",
+    "sync_folder",
+    "temporary",
+    "write_bytes",
+    "write_json",
+]
 
 
 def read_json(path: Path) -> Any:

@@ -7,6 +7,7 @@ from PIL import Image
 from primal_attention.tasks import DataError, get_task
 from primal_attention.tasks.images import folder as stores
 from primal_attention.tasks.images.folder import build, decode, list_split, open_split
+from primal_attention.tasks.stores import heard_by
 
 
 def read(root, split="train", side=6):
@@ -91,9 +92,10 @@ def test_a_build_that_broke_goes_on(image_folder, tmp_path, monkeypatch):
         return decode(path, side)
 
     monkeypatch.setattr(stores, "decode", watched)
-    build(listing, tmp_path / "cut", 6, chunk=3, progress=told.append)
+    with heard_by(told.append):
+        build(listing, tmp_path / "cut", 6, chunk=3)
     assert len(decoded) == 4
-    assert told == [9, 10]
+    assert told == [(str(root / "train"), done, 10) for done in (0, 9, 10)]
     for name in ("images.npy", "store.json"):
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 

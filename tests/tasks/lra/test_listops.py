@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from primal_attention.tasks import DataError
+from primal_attention.tasks.lra.lines import Lines
 from primal_attention.tasks.lra.listops import VOCABULARY, WORDS, depth, parse, value
 
 NESTED = "( ( ( ( [MAX 2 ) 9 ) ( ( ( [MIN 4 ) 7 ) ] ) ) ] )"
@@ -57,6 +58,7 @@ def test_value_and_depth(text, expected, levels):
         ("[SUM 1 2 ]", "found '[SUM'; expected"),
         ("[MAX1 2 ]", "found '[MAX1'; expected"),
         ("a 1", "found 'a'"),
+        ("[MAX 1 [MIN ] ]", "found an operator without arguments; expected at least one"),
         ("", "found ''; expected"),
     ],
 )
@@ -82,6 +84,14 @@ def test_files(task, data, write, unpack):
     assert train.tokens.dtype == np.uint8
 
 
+def test_mark_and_ends_of_lines(task, data, write):
+    path = write(
+        data / "listops" / "basic_train.tsv", f"\ufeffSource\tTarget\r\n{NESTED}\t9\r\n7\t7"
+    )
+    assert task("listops").load(data, splits=["train"])["train"].labels.tolist() == [9, 7]
+    assert len(Lines(path, b"Source\tTarget")) == 2
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -92,7 +102,10 @@ def test_files(task, data, write, unpack):
         (HEADER + "1\t12\n", "line 2: the value is '12'; expected a digit"),
         (HEADER + "1\t\n", "line 2: the value is ''; expected a digit"),
         (HEADER + "[MAX 1 2\t2\n", "line 2: found 1 opening and 0 closing brackets"),
+        (HEADER + f"{NESTED}\t9\n{NESTED[:20]}", r"line 3: found 1 columns; .*\(the file ends in"),
+        (HEADER + f"{NESTED}\t9\n\n", "line 3: found 1 columns"),
         (HEADER, "lra/listops train has no cases"),
+        ("", "has the columns ''; expected Source and Target, separated by a tab"),
     ],
 )
 def test_bad_files(task, data, write, content, message):

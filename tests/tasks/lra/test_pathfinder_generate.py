@@ -91,7 +91,7 @@ def test_files_and_statistics(tmp_path, task, small_chunks):
     assert made.classes["joined"] == pytest.approx(joined / 12, abs=1e-3)
 
 
-def test_interrupted_gives_the_same(tmp_path, small_chunks):
+def test_interrupted_gives_the_same(tmp_path, small_chunks, monkeypatch):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     generate(whole, SMALL)
 
@@ -102,6 +102,20 @@ def test_interrupted_gives_the_same(tmp_path, small_chunks):
     with pytest.raises(KeyboardInterrupt):
         generate(cut, SMALL, progress=stop)
     first = (cut / "imgs/0/sample_0.png").stat().st_mtime_ns
+    with monkeypatch.context() as patch:  # and again, within a chunk and a file
+        pictures = iter(range(3))
+
+        def killed(rng):
+            if next(pictures) == 2:
+                (cut / "imgs/1/sample_1.png").write_bytes(b"\x89PNG")
+                raise KeyboardInterrupt
+            return draw(rng)
+
+        draw = pathfinder_generate.draw
+        patch.setattr(pathfinder_generate, "draw", killed)
+        with pytest.raises(KeyboardInterrupt):
+            generate(cut, SMALL)
+    assert not (cut / "metadata/1.npy").exists()
     generate(cut, SMALL)
     assert (cut / "imgs/0/sample_0.png").stat().st_mtime_ns == first
     files = [p.relative_to(whole) for p in whole.rglob("*") if p.is_file()]

@@ -3,6 +3,7 @@
 import pytest
 
 from primal_attention.tasks import DataError
+from primal_attention.tasks.lra.lines import Lines
 
 LINES = [
     b'1.0\tP05-1022\tP03-1054\tfirst text\tsecond "text\n',
@@ -29,6 +30,23 @@ def test_pairs(pairs, task, unpack):
     assert train.vocabulary == 257
 
 
+def test_mark_ends_and_equal_pairs(data, write, task, unpack):
+    """A byte order mark is left out; \\r\\n ends lines, and the last one may have no end."""
+    lines = b"\xef\xbb\xbf1.0\tA\tB\tx\ty\r\n1.0\tA\tB\tx\ty\n0.0\tA\tB\t \tz"
+    path = write(data / "lra" / "tsv_data" / "new_aan_pairs.train.tsv", lines)
+    train = task("retrieval").load(data, splits=["train"])["train"]
+    texts = [[bytes(t - 1 for t in row) for row in case] for case in unpack(train)]
+    assert texts == [[b"x", b"y"], [b"x", b"y"], [b" ", b"z"]]
+    assert train.labels.tolist() == [1, 1, 0]
+    assert len(Lines(path)) == 3
+
+
+def test_a_file_without_pairs(data, write, task):
+    write(data / "lra" / "tsv_data" / "new_aan_pairs.train.tsv", b"")
+    with pytest.raises(DataError, match=r"lra/retrieval train has no cases in .*train\.tsv"):
+        task("retrieval").load(data, splits=["train"])
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -38,6 +56,8 @@ def test_pairs(pairs, task, unpack):
         (b"yes\tA\tB\tx\ty\n", "line 4: the label is 'yes'; expected 0 or 1"),
         (b"2.0\tA\tB\tx\ty\n", r"line 4: the label is '2\.0'"),
         (b"1.0\tA\tB\t\ty\n", "line 4: a text is empty; expected two texts"),
+        (b"1.0\tA\tB\tx\t\r\n", "line 4: a text is empty"),
+        (b"1.0\tA\tB\tx", r"line 4: found 4 columns; .* \(the file ends in this line: is it compl"),
     ],
 )
 def test_bad_lines(data, write, task, line, message):

@@ -8,6 +8,7 @@ import pytest
 from primal_attention.tasks import DataError
 from primal_attention.tasks.lra import store
 from primal_attention.tasks.lra.store import Encoded, Source, cache_folder, open_set
+from primal_attention.tasks.stores import heard_by
 
 TEXTS = [b"one", b"two two", b"three", b"4", b"five five"]
 
@@ -90,10 +91,14 @@ def test_a_killed_build_goes_on(path, monkeypatch):
     assert words.encoded == [4]
 
 
-def test_progress(path, tmp_path):
+def test_who_listens_is_told(path, tmp_path):
     seen = []
-    store.build(Words(path).source(), tmp_path / "s", part=2, progress=seen.append)
-    assert seen == [2, 4, 5]
+    with heard_by(seen.append):
+        store.build(Words(path).source(), tmp_path / "s", part=2)
+        store.build(Words(path, iter(TEXTS)).source(), tmp_path / "t", part=4)
+    store.build(Words(path).source(), tmp_path / "u")
+    told = [(0, None), (2, 5), (4, 5), (5, 5), (0, None), (4, None), (5, None)]
+    assert seen == [("lra/words train", *counts) for counts in told]
 
 
 @pytest.mark.parametrize("name", ["tokens", "lengths", "labels"])

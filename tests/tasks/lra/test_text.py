@@ -103,6 +103,61 @@ def test_empty_review(folder, task, write):
         task("text").load(folder)
 
 
+def test_a_review_that_changes_is_read_again(folder, task, write):
+    before = task("text").load(folder, splits=["train"])["train"]
+    write(folder / "imdb" / "aclImdb" / "train" / "pos" / "0_9.txt", b"other")
+    after = task("text").load(folder, splits=["train"])["train"]
+    assert after.lengths[-1] == 5
+    assert after.fingerprint() != before.fingerprint()
+
+
+def test_bytes_are_kept_as_they_are(folder, task, unpack, write):
+    """Marks, ends of lines and equal reviews are content; the files of a file manager are not."""
+    reviews = {"3_1": b"\xef\xbb\xbfone\r\ntwo\n", "4_1": b" ", "5_1": b" ", "._5_1": b"\0\5\x16"}
+    for name, text in reviews.items():
+        write(folder / "imdb" / "aclImdb" / "train" / "neg" / f"{name}.txt", text)
+    train = unpack(task("text").load(folder, splits=["train"])["train"])
+    texts = [bytes(t - 1 for t in row) for (row,) in train]
+    assert texts == [*EXPECTED[:2], *list(reviews.values())[:3], EXPECTED[2]]
+
+
+def test_what_is_no_review_in_a_tar_file(data, task):
+    path = data / "imdb" / "aclImdb_v1.tar.xz"
+    archive(path, REVIEWS | {"train/pos/._0_9.txt": b"x", "train/pos/deep/1_9.txt": b"x", "a": b""})
+    before = task("text").load(data, splits=["train"])["train"]
+    with tarfile.open(path, "w:xz") as tar:
+        root = tarfile.TarInfo("./")
+        root.type = tarfile.DIRTYPE
+        tar.addfile(root)
+        for name, content in REVIEWS.items():
+            member = tarfile.TarInfo(f"./aclImdb/{name}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+        link = tarfile.TarInfo("aclImdb/train/pos/9_9.txt")
+        link.type, link.linkname = tarfile.SYMTYPE, "nowhere.txt"
+        tar.addfile(link)
+    after = task("text").load(data, splits=["train"])["train"]
+    np.testing.assert_array_equal(before.tokens, after.tokens)
+    assert len(after) == 3
+
+
+@pytest.mark.parametrize("kind", ["xz", "gz"])
+def test_tar_file_with_wrong_bytes(data, task, kind):
+    path = data / "imdb" / f"aclImdb_v1.tar.{kind}"
+    noise = np.random.default_rng(0).bytes(200_000)
+    path.parent.mkdir()
+    with tarfile.open(path, f"w:{kind}") as tar:
+        member = tarfile.TarInfo("aclImdb/train/neg/0_1.txt")
+        member.size = len(noise)
+        tar.addfile(member, io.BytesIO(noise))
+    content = bytearray(path.read_bytes())
+    content[100_000:100_200] = bytes(200)
+    content[-300:-100] = bytes(200)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"aclImdb_v1.tar.{kind} cannot be read as a tar file"):
+        task("text").load(data, splits=["train"])
+
+
 @pytest.mark.slow
 def test_real_reviews(task):
     if not list((REAL / "imdb").glob("aclImdb*.tar.xz")):

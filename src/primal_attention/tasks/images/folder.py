@@ -10,23 +10,21 @@ first chunk that is missing. An image is stored as its central square, resized t
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from ...files import write_json
 from ..base import DataError
-from ..files import replace_json
 from ..folders import CACHE, cache_folder
 from ..series import Integers
+from ..stores import alone, tell
 from .randaugment import pillow
 from .sets import ImageSet, Pixels
 
@@ -130,14 +128,14 @@ def build(
     side: int,
     *,
     chunk: int = CHUNK,
-    progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Decode all images of a listing into a store; `progress` gets the number of images done."""
+    """Decode all images of a listing into a store; who listens to stores is told."""
     try:
         store.mkdir(parents=True, exist_ok=True)
-        with _alone(store):
+        tell(str(listing.root), 0, len(listing.files))
+        with alone(store):
             if not (store / "store.json").is_file():  # else another process was faster
-                _fill(listing, store, side, chunk, progress)
+                _fill(listing, store, side, chunk)
     except OSError as error:
         raise DataError(
             f"the image store {store} cannot be written ({error.strerror}); name another folder in "
@@ -145,9 +143,7 @@ def build(
         ) from error
 
 
-def _fill(
-    listing: Listing, store: Path, side: int, chunk: int, progress: Callable[[int], None] | None
-) -> None:
+def _fill(listing: Listing, store: Path, side: int, chunk: int) -> None:
     shape = (len(listing.files), side, side, 3)
     done = _chunks_done(store, chunk)
     path = store / "images.npy"
@@ -164,11 +160,10 @@ def _fill(
                 file.flush()
                 os.fsync(file.fileno())
                 done.append(hashlib.sha256(images.data).hexdigest())
-                replace_json(store / "progress.json", {"chunk": chunk, "sums": done})
-                if progress is not None:
-                    progress(min(first + chunk, len(listing.files)))
+                write_json(store / "progress.json", {"chunk": chunk, "sums": done})
+                tell(str(listing.root), first + len(images), len(listing.files))
     checksum = hashlib.sha256(repr((shape, chunk, done)).encode()).hexdigest()
-    replace_json(store / "store.json", {"checksum": checksum, "shape": shape})
+    write_json(store / "store.json", {"checksum": checksum, "shape": shape})
     (store / "progress.json").unlink()
 
 
@@ -180,14 +175,6 @@ def _chunks_done(store: Path, chunk: int) -> list[str]:
     if not (store / "images.npy").is_file():
         return []
     return list(stored["sums"]) if stored["chunk"] == chunk else []
-
-
-@contextmanager
-def _alone(store: Path) -> Iterator[None]:
-    """Processes that want the same store wait for the one that builds it."""
-    with open(store / "lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def decode(path: Path, side: int) -> Pixels:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...names import unknown
-from ..base import DataError, DataStatus, Task
 from ..cifar10 import BATCHES, CLASSES, HOW_TO_GET, find_cifar10, read_cifar10
 from ..examples import Settings
-from ..folders import ENVIRONMENT, data_folder
+from ..folders import data_folder
+from ..placed import PlacedTask, name_the_folder, named_folder
 from .data import ImageReader
 from .folder import FOLDERS, find_root, open_split
 from .sets import ImageSet
@@ -26,13 +24,12 @@ _DIGITS = {"train": slice(None, 1437), "test": slice(1437, None)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageTask(Task):
+class ImageTask(PlacedTask[ImageSet]):
     """Classify images with a vision transformer; the metric is accuracy."""
 
     size: int  # the model sees images (3, size, size)
     patch: int
     flip: bool = True  # whether a mirrored image keeps its label
-    facts: str
 
     def reader(self, train: ImageSet, settings: Settings) -> ImageReader:
         return ImageReader.fit(train, settings, size=self.size, patch=self.patch, flip=self.flip)
@@ -41,39 +38,6 @@ class ImageTask(Task):
         from .model import build_vision_transformer
 
         return build_vision_transformer(settings, **shape)
-
-    def load(
-        self, data_dir: Path | str | None = None, *, splits: Sequence[str] = ("train", "test")
-    ) -> dict[str, ImageSet]:
-        for split in splits:
-            if split not in self.splits:
-                raise ValueError(unknown(f"split of {self.name}:", split, self.splits))
-        places = self.places(data_dir)
-        for split in splits:
-            if split not in places:
-                raise DataError(
-                    f"the {split} split of {self.name} is not here; {self.how_to_get(data_dir)}"
-                )
-        return {split: self.read(places[split], split) for split in splits}
-
-    def status(self, data_dir: Path | str | None = None) -> DataStatus:
-        places = self.places(data_dir)
-        missing = tuple(split for split in self.splits if split not in places)
-        how = self.how_to_get(data_dir) if missing else ""
-        where = {split: str(place) for split, place in places.items()}
-        return DataStatus(self.name, self.facts, where, missing, how)
-
-    @abstractmethod
-    def places(self, data_dir: Path | str | None) -> dict[str, Path]:
-        """Where the splits lie that are at hand."""
-
-    @abstractmethod
-    def read(self, place: Path, split: str) -> ImageSet:
-        """The split that lies there."""
-
-    @abstractmethod
-    def how_to_get(self, data_dir: Path | str | None) -> str:
-        """What to do about a split that is missing."""
 
 
 class Digits(ImageTask):
@@ -116,7 +80,7 @@ class Cifar10(ImageTask):
         return ImageSet(f"CIFAR-10 {split}", images, labels, CLASSES)
 
     def how_to_get(self, data_dir: Path | str | None) -> str:
-        return HOW_TO_GET + _name_the_folder(data_dir)
+        return HOW_TO_GET + name_the_folder(data_dir)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,15 +100,8 @@ class Folder(ImageTask):
         return open_split(place.parent, split, self.store, name=self.name)
 
     def how_to_get(self, data_dir: Path | str | None) -> str:
-        folder = data_folder(data_dir)
-        root = "<data folder>" if folder is None else folder
+        root = named_folder(data_dir)
         return (
             f"expected {root}/train/<class>/*.jpg and {root}/val/<class>/*.jpg (or .png)"
-            + _name_the_folder(data_dir)
+            + name_the_folder(data_dir)
         )
-
-
-def _name_the_folder(data_dir: Path | str | None) -> str:
-    if data_folder(data_dir) is not None:
-        return ""
-    return f"; give the folder with --data-dir or {ENVIRONMENT}"

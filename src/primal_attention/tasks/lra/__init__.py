@@ -27,7 +27,7 @@ def arena_tasks() -> list[Task]:
             "96000/2000/2000 cases, length 501-1999, 10 classes, 16 tokens",
             max_length=2000,
             padded_length=2048,
-            how_to_get="expected {folder}/lra/listops-1000/basic_{{train,val,test}}.tsv: make them "
+            hint="expected {folder}/lra/listops-1000/basic_{{train,val,test}}.tsv: make them "
             "with `primal data generate listops`, or unpack " + _RELEASE + " there",
         ),
         _task(
@@ -38,7 +38,7 @@ def arena_tasks() -> list[Task]:
             splits=("train", "test"),
             max_length=4000,
             padded_length=4096,
-            how_to_get="expected {folder}/imdb/aclImdb/{{train,test}}/{{neg,pos}}/*.txt, or a tar "
+            hint="expected {folder}/imdb/aclImdb/{{train,test}}/{{neg,pos}}/*.txt, or a tar "
             "file of them in {folder}/imdb: get aclImdb_v1.tar.gz from "
             "ai.stanford.edu/~amaas/data/sentiment",
         ),
@@ -50,7 +50,7 @@ def arena_tasks() -> list[Task]:
             max_length=4000,
             padded_length=4096,
             pairs=True,
-            how_to_get="expected {folder}/lra/tsv_data/new_aan_pairs.{{train,eval,test}}.tsv: "
+            hint="expected {folder}/lra/tsv_data/new_aan_pairs.{{train,eval,test}}.tsv: "
             "unpack " + _RELEASE + " there",
         ),
         _task(
@@ -60,7 +60,7 @@ def arena_tasks() -> list[Task]:
             "45000/5000/10000 cases, length 1024, 10 classes, 256 tokens",
             max_length=1024,
             padded_length=1024,
-            how_to_get="expected {folder}/cifar10/data_batch_1.bin and the other batches: "
+            hint="expected {folder}/cifar10/data_batch_1.bin and the other batches: "
             + GET_CIFAR10,
         ),
         _task(
@@ -70,7 +70,7 @@ def arena_tasks() -> list[Task]:
             "160000/20000/20000 cases, length 1024, 2 classes, 256 tokens",
             max_length=1024,
             padded_length=1024,
-            how_to_get="expected {folder}/lra/pathfinder32/" + pathfinder.LEVEL + "/metadata and "
+            hint="expected {folder}/lra/pathfinder32/" + pathfinder.LEVEL + "/metadata and "
             "imgs: make them with `primal data generate pathfinder`, or unpack " + _RELEASE
             + " there",
         ),

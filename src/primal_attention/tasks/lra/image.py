@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +29,12 @@ def source(folder: Path, split: str) -> Source:
     """The first nine tenths of the training batches, their last tenth, or the test batch."""
     files = batch_files(folder, "test" if split == "test" else "train")
 
-    def items() -> Iterator[tuple[Images, np.int64]]:
+    def items() -> list[tuple[Images, np.int64]]:
         read = [read_batch(path) for path in files]
         cases = [case for images, labels in read for case in zip(images, labels, strict=True)]
         cut = len(cases) - round(VALIDATION * len(cases))
         parts = {"train": slice(None, cut), "validation": slice(cut, None), "test": slice(None)}
-        yield from cases[parts[split]]
+        return cases[parts[split]]
 
     def encode(cases: Sequence[tuple[Images, np.int64]], first: int) -> Encoded:
         images, labels = zip(*cases, strict=True)

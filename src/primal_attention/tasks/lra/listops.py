@@ -9,7 +9,7 @@ closing bracket. Token 0 is padding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median_low
 from typing import Any
@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..base import DataError
+from .lines import Lines, shown, split_files
 from .store import Encoded, Source
 
-SPLITS = {"train": "train", "validation": "val", "test": "test"}
+FILES = {"train": "basic_train.tsv", "validation": "basic_val.tsv", "test": "basic_test.tsv"}
 OPERATORS = ("MIN", "MAX", "MED", "SM")
 WORDS = (*(f"[{name}" for name in OPERATORS), "]", *"0123456789")  # token - 1
 FIRST_OPERATOR, CLOSE, FIRST_DIGIT = 1, 5, 6
@@ -39,40 +39,26 @@ _TABLE = _CODES.tobytes()
 
 def find(folder: Path) -> dict[str, Path]:
     """The files of the benchmark in a folder, by split."""
-    for place in (folder / "listops-1000", folder / "listops", folder):
-        found = {split: place / f"basic_{name}.tsv" for split, name in SPLITS.items()}
-        here = {split: path for split, path in found.items() if path.is_file()}
-        if here:
-            return here
-    return {}
+    return split_files(folder, ("listops-1000", "listops", "."), FILES)
 
 
 def source(path: Path, split: str) -> Source:
     """The cases of one file."""
-
-    def items() -> Iterator[bytes]:
-        with open(path, "rb") as file:
-            header = file.readline().strip()
-            if header != HEADER:
-                raise DataError(
-                    f"{path} has the columns {_shown(header)}; expected Source and Target, "
-                    "separated by a tab"
-                )
-            yield from file
+    file = Lines(path, HEADER)
 
     def encode(lines: Sequence[bytes], first: int) -> Encoded:
         cases, labels = [], []
-        for number, line in enumerate(lines, first + 2):  # line 1 is the header
+        for number, line in enumerate(lines, first):
             try:
                 case, label = parse_line(line)
             except ValueError as error:
-                raise DataError(f"{path}, line {number}: {error}") from None
+                raise file.error(number, line, error) from None
             cases.append(case)
             labels.append(label)
         lengths = np.array([[len(case)] for case in cases], dtype=np.int64)
         return Encoded(np.concatenate(cases), lengths, np.array(labels, dtype=np.int64))
 
-    return Source(f"lra/listops {split}", [path], items, encode)
+    return Source(f"lra/listops {split}", [path], lambda: file, encode)
 
 
 def parse_line(line: bytes) -> tuple[Expression, int]:
@@ -82,7 +68,7 @@ def parse_line(line: bytes) -> tuple[Expression, int]:
         raise ValueError(f"found {len(columns)} columns; expected an expression and its value")
     text, target = columns
     if len(target) != 1 or not target.isdigit():
-        raise ValueError(f"the value is {_shown(target)}; expected a digit")
+        raise ValueError(f"the value is {shown(target)}; expected a digit")
     return parse(text), int(target)
 
 
@@ -99,7 +85,7 @@ def parse(text: bytes) -> Expression:
         known = {word.encode() for word in WORDS} | {b"(", b")"}
         wrong = next((word for word in text.split() if word not in known), text)
         raise ValueError(
-            f"found {_shown(wrong)}; expected digits, operators ({', '.join(OPERATORS)}) "
+            f"found {shown(wrong)}; expected digits, operators ({', '.join(OPERATORS)}) "
             "and brackets, separated by spaces"
         )
     if text.count(b"(") != text.count(b")"):
@@ -113,6 +99,8 @@ def parse(text: bytes) -> Expression:
             f"found {int((tokens < CLOSE).sum())} opening and {int((tokens == CLOSE).sum())} "
             "closing brackets; expected one list, each bracket closed once and inside it"
         )
+    if ((tokens[:-1] < CLOSE) & (tokens[1:] == CLOSE)).any():
+        raise ValueError("found an operator without arguments; expected at least one")
     return tokens
 
 
@@ -147,8 +135,3 @@ def _steps(tokens: Expression) -> npt.NDArray[np.int8]:
     """+1 for an operator, -1 for a closing bracket."""
     steps: npt.NDArray[np.int8] = (tokens < CLOSE).astype(np.int8) - (tokens == CLOSE)
     return steps
-
-
-def _shown(text: bytes) -> str:
-    words = text.decode("utf-8", "backslashreplace")
-    return repr(words if len(words) <= 40 else words[:40] + "...")

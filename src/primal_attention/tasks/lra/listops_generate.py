@@ -12,14 +12,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...files import replacing, write_bytes, write_json
 from ..base import DataError
-from ..files import Progress, replace_file, replace_json, replacing, work_off
-from .listops import CLOSE, FIRST_OPERATOR, HEADER, OPERATORS, SPLITS, depth, value
+from ..jobs import Progress, work_off
+from .listops import CLOSE, FILES, FIRST_OPERATOR, HEADER, OPERATORS, depth, value
 from .listops_trees import Ints, ListOpsSettings, draw
 
 CHUNK = 500  # expressions of a file of work
-
-_FILES = {split: f"basic_{name}.tsv" for split, name in SPLITS.items()}
+PUBLISHED = {
+    "cases": "96000 + 2000 + 2000", "length": "501 to 1999", "depth": "at most 10",
+    "operators": "0.25 each",
+}  # fmt: skip  # of the benchmark's files and rules, by the name of a statistic
 
 
 class Statistics(NamedTuple):
@@ -65,7 +68,7 @@ def generate(
 
 def _made_before(folder: Path, settings: ListOpsSettings) -> Statistics | None:
     """What `generate` made here with the same settings; other files are never written over."""
-    present = [path for path in map(folder.joinpath, _FILES.values()) if path.is_file()]
+    present = [path for path in map(folder.joinpath, FILES.values()) if path.is_file()]
     if not present:
         return None
     record = folder / "statistics.json"
@@ -100,7 +103,7 @@ def _write_chunk(job: _Job) -> None:
     text = "".join(f"{source}\t{label}\n" for source, label, _ in drawn).encode()
     buffer = io.BytesIO()
     np.savez_compressed(buffer, facts=facts, text=np.frombuffer(text, dtype=np.uint8))
-    replace_file(job.path, buffer.getvalue())
+    write_bytes(job.path, buffer.getvalue())
 
 
 def _join(folder: Path, settings: ListOpsSettings, parts: Path, chunks: int) -> Statistics:
@@ -108,8 +111,8 @@ def _join(folder: Path, settings: ListOpsSettings, parts: Path, chunks: int) -> 
     facts: list[Ints] = []
     seen: set[bytes] = set()
     lines = (line for number in range(chunks) for line in _lines(parts, number, facts))
-    for split, name in _FILES.items():
-        with replacing(folder / name) as file:
+    for split, name in FILES.items():
+        with replacing(folder / name) as beside, open(beside, "wb") as file:
             file.write(HEADER + b"\n")
             for _, line in zip(range(getattr(settings, split)), lines, strict=False):
                 digest = hashlib.blake2b(line, digest_size=12).digest()
@@ -122,7 +125,7 @@ def _join(folder: Path, settings: ListOpsSettings, parts: Path, chunks: int) -> 
                 file.write(line)
     result = statistics(np.concatenate(facts))
     known = {"settings": asdict(settings), "statistics": result._asdict()}
-    replace_json(folder / "statistics.json", known)
+    write_json(folder / "statistics.json", known)
     for path in parts.iterdir():
         path.unlink()
     parts.rmdir()

@@ -8,7 +8,7 @@ pathfinder32/curv_contour_length_14/imgs/0/sample_0.png
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -46,13 +46,12 @@ def source(folder: Path, split: str) -> Source:
     files, of which it has a few, are left out."""
     files = metadata_files(folder)
 
-    def items() -> Iterator[Picture]:
+    def items() -> list[Picture]:
         pictures = [picture for path in files for picture in read_metadata(path, folder)]
         order = np.random.default_rng(_SHUFFLE).permutation(len(pictures)).tolist()
         cuts = [0, int(0.8 * len(order)), int(0.9 * len(order)), len(order)]
         i = SPLITS.index(split)
-        for place in order[cuts[i] : cuts[i + 1]]:
-            yield pictures[place]
+        return [pictures[place] for place in order[cuts[i] : cuts[i + 1]]]
 
     def encode(pictures: Sequence[Picture], first: int) -> Encoded:
         data = [_read(path) for path, _ in pictures]

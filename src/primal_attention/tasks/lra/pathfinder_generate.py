@@ -11,13 +11,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...files import write_bytes, write_json
 from ..base import DataError
-from ..files import Progress, replace_file, replace_json, work_off
+from ..jobs import Progress, work_off
 from .pathfinder import read_metadata, read_png
 from .snakes import CONTINUITY, CONTOUR, DISTRACTOR, draw
 from .strokes import LENGTH, MARGIN, THICKNESS
 
 CHUNK = 1_000  # pictures of a folder, and of a metadata file
+PUBLISHED = {
+    "cases": "200000", "classes": "0.5 each", "paddles": "14", "distractors": "at most 5",
+}  # fmt: skip  # of the benchmark's files and rules, by the name of a statistic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +74,7 @@ def generate(
     ]
     work_off(_write_chunk, jobs, total=chunks, workers=workers, progress=progress)
     result = statistics(folder, chunks)
-    replace_json(folder / "statistics.json", result._asdict())
+    write_json(folder / "statistics.json", result._asdict())
     return result
 
 
@@ -91,7 +95,7 @@ def _claim(folder: Path, settings: PathfinderSettings) -> None:
     elif any((folder / "metadata").glob("*.npy")):
         raise DataError(f"{folder} has pictures that were not made here; expected an empty folder")
     else:
-        replace_json(path, asdict(settings))
+        write_json(path, asdict(settings))
 
 
 def _metadata(folder: Path, number: int) -> Path:
@@ -110,7 +114,7 @@ def _write_chunk(job: _Job) -> None:
         facts = (CONTINUITY, CONTOUR, DISTRACTOR, LENGTH, THICKNESS, MARGIN, 1)  # as published
         words = [place, f"sample_{i}.png", i, drawing.label, *facts, drawing.distractors]
         lines.append(" ".join(map(str, words)) + "\n")
-    replace_file(_metadata(job.folder, job.number), "".join(lines).encode())
+    write_bytes(_metadata(job.folder, job.number), "".join(lines).encode())
 
 
 def _png(pixels: npt.NDArray[np.uint8]) -> bytes:

@@ -10,8 +10,9 @@ One dot marks the begin of a snake, the other the end of the same one (label 1) 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,9 @@ CONTRAST, DISTRACTOR_CONTRAST = 1.5, 2.0
 PADDLE_TRIALS, DISTRACTOR_TRIALS = 3, 5
 CROSSING = 1.8  # sum of two masks from which strokes cross
 OCCUPIED = 0.3  # of a mask
+
+
+_Places = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # rows and columns
 
 
 class Drawing(NamedTuple):
@@ -87,14 +91,7 @@ def draw(rng: np.random.Generator) -> Drawing:
 
 def _two_snakes(rng: np.random.Generator) -> tuple[Canvas, Canvas, list[_Snake]] | None:
     """Image, mask and two complete snakes, or None: there was no room."""
-    mask = np.zeros((WIDTH, WIDTH))
-    inner(mask)[:] = 1.0
-    inner(mask)[BORDER:-BORDER, BORDER:-BORDER] = 0.0
-    centre = np.ones((SIZE, SIZE))
-    rim = 2 * SEED_DISTANCE
-    centre[rim : SIZE - rim, rim : SIZE - rim] = 0.0  # the first snake begins in the middle
-
-    first = _seed(np.maximum(inner(mask), centre), rng)
+    first = _seed(_middle, rng)
     if first is None:
         return None
     second = None
@@ -107,6 +104,7 @@ def _two_snakes(rng: np.random.Generator) -> tuple[Canvas, Canvas, list[_Snake]]
             break
     if second is None:
         return None
+    mask = _framed().copy()
     snakes = [first, second]
     for _ in range(CONTOUR - 1):
         for snake in snakes:
@@ -123,7 +121,7 @@ def _distractor(image: Canvas, mask: Canvas, rng: np.random.Generator) -> bool:
     for _ in range(DISTRACTOR_TRIALS):
         walls = inner(mask).copy()
         walls[[0, -1], :] = walls[:, [0, -1]] = 1.0
-        snake = _seed(walls, rng)
+        snake = _seed(partial(_free, walls), rng)
         if snake is None:
             continue
         tried = mask.copy()
@@ -142,11 +140,11 @@ def _finish(snake: _Snake, image: Canvas, mask: Canvas, contrast: float) -> None
     put(mask, paddle(orientation)[1], place)
 
 
-def _seed(walls: npt.NDArray[np.float64], rng: np.random.Generator) -> _Snake | None:
-    """A snake of one paddle somewhere free, in a random direction."""
+def _seed(free: Callable[[float], _Places], rng: np.random.Generator) -> _Snake | None:
+    """A snake of one paddle in a random direction, at one of the places free for it."""
     for _ in range(PADDLE_TRIALS):
         orientation = math.radians(rng.integers(-180, 180))
-        rows, columns = np.nonzero(_free(walls, orientation))
+        rows, columns = free(orientation)
         if not len(rows):
             return None
         i = int(rng.integers(len(rows)))
@@ -173,10 +171,11 @@ def _extend(snake: _Snake, mask: Canvas, rng: np.random.Generator) -> bool:
     near = mask.take(ring.near + at).max(0)  # the mask within MARGIN pixels of each place, (K,)
     chances = (1.0 - near) * _within().take(ring.flat + at) * _straight(snake.orientation)
     steps = chances.cumsum()
-    if steps[-1] < 1e-4:
+    total = float(steps[-1])
+    if total < 1e-4:
         return False
     for _ in range(PADDLE_TRIALS):
-        i = min(int(steps.searchsorted(rng.random() * steps[-1], side="right")), len(steps) - 1)
+        i = min(int(steps.searchsorted(rng.random() * total, side="right")), len(steps) - 1)
         place = pivot[0] + ring.rows[i], pivot[1] + ring.columns[i]
         backwards = flip(ring.orientations[i])
         if (window(mask, place) + paddle(backwards)[1]).max() < CROSSING:
@@ -231,13 +230,32 @@ def _within() -> Canvas:
     return flags
 
 
-def _free(walls: npt.NDArray[np.float64], orientation: float) -> npt.NDArray[np.bool_]:
+@cache
+def _framed() -> Canvas:
+    """The mask of an empty picture: only its border is taken."""
+    mask = _within().copy()
+    inner(mask)[BORDER:-BORDER, BORDER:-BORDER] = 0.0
+    return mask
+
+
+@cache
+def _middle(orientation: float) -> _Places:
+    """Where the first snake of a picture may begin: in the middle."""
+    walls = np.ones((SIZE, SIZE))
+    rim = max(2 * SEED_DISTANCE, BORDER)
+    walls[rim : SIZE - rim, rim : SIZE - rim] = 0.0
+    return _free(walls, orientation)
+
+
+def _free(walls: npt.NDArray[np.float64], orientation: float) -> _Places:
     """Where a first paddle fits: the core of its stamp meets no wall."""
-    occupied = np.pad(walls > OCCUPIED, REACH)
+    occupied = np.zeros((SIZE + 2 * REACH, SIZE + 2 * REACH), dtype=np.bool_)
+    occupied[REACH:-REACH, REACH:-REACH] = walls > OCCUPIED
     taken = np.zeros(walls.shape, dtype=np.bool_)
     for i, j in _core(orientation):
         taken |= occupied[i : i + SIZE, j : j + SIZE]
-    return ~taken
+    rows, columns = np.nonzero(~taken)
+    return rows, columns
 
 
 @cache

@@ -11,12 +11,10 @@ was killed goes on with the first part that is missing.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -24,10 +22,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...files import replacing, write_bytes, write_json
 from ..base import DataError
-from ..files import replace_file, replace_json, replacing
 from ..folders import CACHE, cache_folder
 from ..series import Integers
+from ..stores import alone, tell
 from ..tokens import Tokens, TokenSet
 
 FORMAT = 1  # raise it when an encoding changes: old stores are then built again
@@ -47,7 +46,8 @@ class Encoded(NamedTuple):
 class Source:
     """Where the cases of a split come from.
 
-    `items` gives raw cases in an order that never changes; `encode` turns some of them, the first
+    `items` gives raw cases in an order that never changes, with `len` if they are easily counted;
+    `encode` turns some of them, the first
     of which has the number that is given, into tokens. `files` decide whether a store is current.
     """
 
@@ -66,17 +66,11 @@ class Source:
         return digest.hexdigest()[:16]
 
 
-def open_set(
-    source: Source,
-    classes: tuple[str, ...],
-    vocabulary: int,
-    *,
-    progress: Callable[[int], None] | None = None,
-) -> TokenSet:
+def open_set(source: Source, classes: tuple[str, ...], vocabulary: int) -> TokenSet:
     """The set of a source, from its store; the first time the store is built."""
     folder = cache_folder() / source.name.replace(" ", "/") / source.key()
     if not (folder / "store.json").is_file():
-        build(source, folder, progress=progress)
+        build(source, folder)
     tokens, lengths, labels = _read(folder)
     ends = np.cumsum(lengths.ravel(), dtype=np.int64)
     starts = (ends - lengths.ravel()).reshape(lengths.shape)
@@ -84,10 +78,8 @@ def open_set(
     return TokenSet(source.name, tokens, starts, lengths, labels, classes, vocabulary, checksum)
 
 
-def build(
-    source: Source, folder: Path, *, part: int = PART, progress: Callable[[int], None] | None = None
-) -> None:
-    """Write the store of a source into a folder; `progress` gets the number of cases done."""
+def build(source: Source, folder: Path, *, part: int = PART) -> None:
+    """Write the store of a source into a folder; who listens to stores is told."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -95,35 +87,29 @@ def build(
             f"the cache folder {folder} cannot be made ({error.strerror}); name another one in "
             f"{CACHE}"
         ) from error
-    with _alone(folder):
-        if (folder / "store.json").is_file():  # another process was faster
+    tell(source.name, 0, None)  # there may be another process to wait for
+    with alone(folder):
+        if (folder / "store.json").is_file():  # the other one was faster
             return
         parts: list[Path] = []
-        items = iter(source.items())
+        cases = source.items()
+        total = len(cases) if isinstance(cases, Sized) else None
+        items = iter(cases)
         while chosen := list(islice(items, part)):
             path = folder / f"part-{part}-{len(parts):05d}.npz"
             if not path.is_file():
                 _write_part(path, source.encode(chosen, len(parts) * part))
             parts.append(path)
-            if progress is not None:
-                progress((len(parts) - 1) * part + len(chosen))
+            tell(source.name, (len(parts) - 1) * part + len(chosen), total)
         if not parts:
             raise DataError(f"{source.name} has no cases in {source.files[0]}; expected some")
         _join(folder, parts)
 
 
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Processes that want the same store wait for the one that builds it."""
-    with open(folder / "lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def _write_part(path: Path, encoded: Encoded) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, tokens=encoded.tokens, lengths=encoded.lengths, labels=encoded.labels)
-    replace_file(path, buffer.getvalue())
+    write_bytes(path, buffer.getvalue())
 
 
 def _join(folder: Path, parts: Sequence[Path]) -> None:
@@ -135,14 +121,14 @@ def _join(folder: Path, parts: Sequence[Path]) -> None:
     sums = {}
     for name, shape in shapes.items():
         target = folder / f"{name}.npy"
-        with replacing(target) as file:
+        with replacing(target) as beside, open(beside, "wb") as file:
             kind = _stored(parts[0], name).dtype.str
             header = {"descr": kind, "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
             for path in parts:
                 file.write(_stored(path, name).data)
         sums[name] = _checksum(target)
-    replace_json(folder / "store.json", sums)
+    write_json(folder / "store.json", sums)
     for path in folder.glob("part-*.npz"):
         path.unlink()
 

@@ -97,10 +97,16 @@ def to_bytes(image: Canvas) -> npt.NDArray[np.uint8]:
 
 def move(place: Place, orientation: float, distance: float) -> Place:
     """The pixel at a distance; as in the published rules, coordinates are rounded up."""
+    y, x = _offset(orientation, distance)
+    return place[0] + y, place[1] + x
+
+
+@cache
+def _offset(orientation: float, distance: float) -> Place:
     # without the rounding, 3 sin(pi) would be a whole pixel
     y = round(distance * math.sin(orientation), 9)
     x = round(distance * math.cos(orientation), 9)
-    return math.ceil(place[0] + y), math.ceil(place[1] + x)
+    return math.ceil(y), math.ceil(x)
 
 
 def flip(orientation: float) -> float:

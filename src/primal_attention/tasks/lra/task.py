@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...names import unknown
-from ..base import DataError, DataStatus, Task
 from ..examples import Settings
-from ..folders import ENVIRONMENT, data_folder
+from ..folders import data_folder
+from ..placed import PlacedTask, name_the_folder, named_folder
 from ..tokens import PairData, TokenData, TokenSet
 from .recipes import PLANS, Plan, tuned
 from .store import Source, open_set
@@ -32,19 +31,18 @@ class ArenaReader:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArenaTask(Task):
+class ArenaTask(PlacedTask[TokenSet]):
     """Classify token sequences, or pairs of them; the metric is accuracy.
 
     Sequences are cut to `max_length`; the benchmark pads them all to `padded_length`.
     """
 
-    facts: str
     classes: tuple[str, ...]
     vocabulary: int
     max_length: int
     padded_length: int
     pairs: bool
-    how_to_get: str  # where {folder} is the data folder
+    hint: str  # how to get the files, where {folder} is the data folder
     find: Callable[[Path], dict[str, Path]]
     source: Callable[[Path, str], Source]
 
@@ -57,22 +55,19 @@ class ArenaTask(Task):
     def _short(self) -> str:
         return self.name.removeprefix("lra/")
 
-    def load(
-        self, data_dir: Path | str | None = None, *, splits: Sequence[str] | None = None
-    ) -> dict[str, TokenSet]:
-        """The splits asked for, else all. The first time files are read into a token store."""
-        wanted = self.splits if splits is None else splits
-        for split in wanted:
-            if split not in self.splits:
-                raise ValueError(unknown(f"split of {self.name}:", split, self.splits))
-        places = self._places(data_dir)
-        missing = [split for split in wanted if split not in places]
-        if missing:
-            raise DataError(
-                f"the {missing[0]} split of {self.name} is not here; {self._how(data_dir)}"
-            )
-        sources = {split: self.source(places[split], split) for split in wanted}
-        return {s: open_set(found, self.classes, self.vocabulary) for s, found in sources.items()}
+    def places(self, data_dir: Path | str | None) -> dict[str, Path]:
+        folder = data_folder(data_dir)
+        if folder is None:
+            return {}
+        # all splits from one place: never the training set of one copy, the test set of another
+        return next((found for root in _ROOTS if (found := self.find(folder / root))), {})
+
+    def read(self, place: Path, split: str) -> TokenSet:
+        """From its token store, which the first time is built."""
+        return open_set(self.source(place, split), self.classes, self.vocabulary)
+
+    def how_to_get(self, data_dir: Path | str | None) -> str:
+        return self.hint.format(folder=named_folder(data_dir)) + name_the_folder(data_dir)
 
     def reader(self, train: TokenSet, settings: Settings) -> ArenaReader:
         """The benchmark's lengths, or the one in the settings; batching "fixed" pads to them."""
@@ -88,30 +83,6 @@ class ArenaTask(Task):
         }
         return ArenaReader(shape, cut, pad_to)
 
-    def status(self, data_dir: Path | str | None = None) -> DataStatus:
-        places = self._places(data_dir)
-        missing = tuple(split for split in self.splits if split not in places)
-        return DataStatus(
-            task=self.name,
-            facts=self.facts,
-            places={split: str(place) for split, place in places.items()},
-            missing=missing,
-            how_to_get=self._how(data_dir) if missing else "",
-        )
-
     def recipe(self, name: str, attention: tuple[str, ...]) -> dict[str, Any]:
         fields = super().recipe(name, attention)
         return fields | tuned(self._short, attention) if name == "paper" else fields
-
-    def _places(self, data_dir: Path | str | None) -> dict[str, Path]:
-        folder = data_folder(data_dir)
-        if folder is None:
-            return {}
-        # all splits from one place: never the training set of one copy, the test set of another
-        return next((found for root in _ROOTS if (found := self.find(folder / root))), {})
-
-    def _how(self, data_dir: Path | str | None) -> str:
-        folder = data_folder(data_dir)
-        root = "<data folder>" if folder is None else str(folder)
-        tell = f"; give the folder with --data-dir or {ENVIRONMENT}" if folder is None else ""
-        return self.how_to_get.format(folder=root) + tell

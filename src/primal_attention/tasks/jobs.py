@@ -1,40 +1,13 @@
-"""Files that are whole or not there, and work in chunks that can be resumed."""
+"""Work in chunks that can be done by several processes, and resumed."""
 
 from __future__ import annotations
 
-import json
 import multiprocessing
-import os
-import secrets
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 Job = TypeVar("Job")
 Progress = Callable[[int, int], None]  # done, of how many
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file beside its place, renamed at the end: a crash cannot leave it half written."""
-    beside = path.with_name(f".tmp-{path.name}-{secrets.token_hex(4)}")
-    try:
-        with open(beside, "wb") as file:
-            yield file
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    with replacing(path) as file:
-        file.write(data)
-
-
-def replace_json(path: Path, value: Any) -> None:
-    replace_file(path, (json.dumps(value, indent=2) + "\n").encode())
 
 
 def work_off(
