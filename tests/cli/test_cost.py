@@ -40,6 +40,71 @@ def test_json_is_the_model(run):
     assert first["fits"]["training"] == largest_length("primal", 2 << 30, training=True, **sizes)
 
 
+SMALL = ("--measure", "--d", "8", "--heads", "2", "--rank", "2", "--length", "32,16")
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Every step is called once and takes a second."""
+    from primal_attention.cli import cost_times
+
+    def once(step):
+        step()
+        return 1.0
+
+    monkeypatch.setattr(cost_times, "PRODUCT", 8)
+    monkeypatch.setattr(cost_times, "COPIED", 8)
+    monkeypatch.setattr(cost_times, "LONGEST_CALL", 1e9)
+    monkeypatch.setattr(cost_times, "processor_seconds", once)
+
+
+def test_measured_against_predicted(run, quick):
+    from primal_attention.analysis import Machine, layer_cost
+
+    done = run(*SMALL, "--attention", "primal,softmax", "--json")
+    assert done.exit_code == 0, done.output
+    times = json.loads(done.output)["times"]
+    machine = Machine(**times["machine"])
+    assert times["machine"] == {"flops": 2 * 8**3, "bandwidth": 2 * 8 * 4}
+    assert [row["attention"] for row in times["attentions"]] == [
+        "softmax, fused", "primal, data", "primal, free", "primal, tied", "softmax, matrix formed",
+    ]  # fmt: skip
+    cells = times["attentions"][1]["cells"]
+    assert [cell["length"] for cell in cells] == times["lengths"] == [16, 32]
+    cost = layer_cost("primal", 16, width=8, heads=2, rank=2)
+    assert cells[0]["predicted"] == pytest.approx(machine.seconds(cost))
+    assert cells[0]["measured"] == 1.0
+    assert times["attentions"][1]["fit"].keys() == {"overhead", "factor"}
+    assert times["attentions"][1]["faster_from"]["measured"] is None
+    assert "faster_from" not in times["attentions"][0]
+
+
+def test_the_table_of_times(run, quick, monkeypatch):
+    from primal_attention.cli import cost_times
+
+    monkeypatch.setattr(cost_times, "LONGEST_CALL", 60.0)
+    done = run(*SMALL, "--attention", "linear")
+    assert done.exit_code == 0, done.output
+    for word in ("One thread: 1.02kFLOP/s", "faster than softmax from", "not up to 32", "not run"):
+        assert word in done.output
+
+
+def test_processor_time_is_the_least_of_one_call(monkeypatch):
+    from primal_attention.cli import cost_times
+
+    now, costs = 0.0, iter([9.0, 0.5, 0.25, 0.5])  # the first is to warm up
+
+    def step():
+        nonlocal now
+        now += next(costs)
+
+    monkeypatch.setattr(cost_times.time, "process_time", lambda: now)
+    assert cost_times.processor_seconds(step) == 0.25
+    costs, now = iter([0.0078125] * 99), 0.0
+    assert cost_times.processor_seconds(step) == 0.0078125
+    assert len(list(costs)) == 99 - 1 - 3 * 3  # three calls fill a turn
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

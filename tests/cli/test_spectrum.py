@@ -55,6 +55,35 @@ def test_of_several_seeds_the_first_is_shown(run, show, tmp_path, monkeypatch):
     assert found["spectrum"] == alone["spectrum"]
 
 
+def test_several_models_are_compared(run, show, tmp_path):
+    pytest.importorskip("matplotlib")
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    out = tmp_path / "figures"
+    done = show(run, other, "--inputs", 2, "--names", "a, b", "--out", out)
+    assert done.exit_code == 0, (done.output, done.exception)
+    lines = [line.split()[:3] for line in done.output.splitlines()[1:5]]
+    assert lines == [["0", "a", "softmax"], ["0", "b", "softmax"], ["1", "a", "primal"],
+                     ["1", "b", "primal"]]  # fmt: skip
+    assert {p.name for p in out.iterdir()} == {
+        "spectrum.json", "spectrum.png", "spectrum.svg", "layers.png", "layers.svg",
+    }  # fmt: skip
+    found = json.loads((out / "spectrum.json").read_text())["models"]
+    alone = json.loads(show(run, "--inputs", 2, "--json", "--out", tmp_path / "x").output)
+    assert found["a"]["spectrum"] == found["b"]["spectrum"] == alone["spectrum"]
+    assert not (run / "spectrum.json").exists()
+
+
+def test_several_models_ask_for_a_folder_and_names(show, tmp_path):
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir()
+    assert "2 models were given; expected --out" in str(show(*folders).exception)
+    wrong = show(*folders, "--out", tmp_path, "--names", "one").exception
+    assert str(wrong) == "--names is 'one'; expected 2 different names"
+    assert "given twice" in str(show(folders[0], folders[0], "--out", tmp_path).exception)
+
+
 def test_what_is_no_model_is_one_sentence(show, tmp_path):
     assert "has no config.json" in str(show(tmp_path).exception)
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')

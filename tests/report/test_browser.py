@@ -182,6 +182,11 @@ def path(tmp_path, write_run):
         "spectrum": {"layers": [layer], "skipped": {}}, "diagnostics": {"layers": [diagnostics]}
     }  # fmt: skip
     (runs[0] / "spectrum.json").write_text(json.dumps(document))
+    record = {"objective": [0.5, -0.1], "lambda": [0.1, 0.5, 0.9]}
+    lines = [json.loads(line) for line in (runs[0] / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["primal_layers"] = {"<b>layers.0": record, "layers.1": record}
+    (runs[0] / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     bench = tmp_path / "bench"
     bench.mkdir()
     results = Results(Settings(), ("softmax", "primal:data"), (64, 128), 1.0, "primal bench", {})
@@ -202,7 +207,7 @@ def test_every_chart_is_drawn_and_nothing_complains(browser, path):
             "f.querySelector('.view:not([hidden]) svg').getBoundingClientRect().height,"
             "f.querySelectorAll('.line, .cell, .bubble').length])"
         )
-        assert len(charts) >= 14
+        assert len(charts) >= 16
         for name, height, marks in charts:
             assert height > 40, name
             assert marks > 0, name

@@ -177,6 +177,32 @@ def test_J_along_training_is_the_root_of_the_loss(seeds, out):
     assert [[float(v) for v in row] for row in rows[1:]] == [[1, 2, 2], [2, 1, 1], [3, 0.5, 0.5]]
 
 
+def add_layers(run, by_epoch):
+    """What training writes of the primal layers, into the lines of the epochs."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        if line["kind"] == "epoch":
+            line["primal_layers"] = by_epoch.get(line["epoch"], {})
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_J_and_lambda_by_epoch(seeds, run, out):
+    record = {"objective": [3.0, -0.5], "lambda": [0.25, 0.5, 2.0]}
+    unknown = {"objective": [None, 1.0], "lambda": [None, None, None]}
+    add_layers(seeds / "seed-0", {1: {"a": record, "b": record}, 3: {"a": record, "b": unknown}})
+    write_page([seeds, run], out)
+    page = read(out)
+    heads = page.table("j-by-head-0-seeds")
+    assert heads[0] == ["epoch", "a, head 0", "a, head 1", "b, head 0", "b, head 1"]
+    assert heads[1:] == [["1", "3.0", "-0.5", "3.0", "-0.5"], ["3", "3.0", "-0.5", "", "1.0"]]
+    lambdas = page.table("lambda-by-epoch-0-seeds")
+    assert lambdas[0] == ["epoch", "a", "a, low", "a, high", "b"]
+    assert lambdas[1:] == [["1", "0.5", "0.25", "2.0", "0.5"], ["3", "0.5", "0.25", "2.0", ""]]
+    # the run without them is on the page all the same
+    assert "j-by-head-1-run" not in page.figures
+    assert "confusion-1-run" in page.figures
+
+
 def test_long_curves_are_thinned(seeds, out):
     add_steps(seeds / "seed-0", [1.0] * 1000 + [9.0])
     write_page([seeds], out)

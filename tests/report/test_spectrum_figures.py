@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from primal_attention.analysis import LayerSpectrum, Spectrum
-from primal_attention.report.spectrum_figures import explained_variance, rank_map
+from primal_attention.report.spectrum_figures import by_layer, explained_variance, rank_map
 
 pytest.importorskip("matplotlib")
 
@@ -41,6 +41,22 @@ def test_two_models_side_by_side(found, tmp_path):
     text = words(svg)
     assert "Transformer" in text
     assert "Primal.+Trans." in text
+
+
+def test_a_panel_a_layer(found, tmp_path):
+    spectra = {"deep": found, "shallow": Spectrum(found.layers[:1])}
+    (svg,) = by_layer(spectra, tmp_path / "layers", formats=("svg",))
+    text = words(svg)
+    for word in ("Layer 0", "Layer 1", "deep: softmax", "shallow: softmax"):
+        assert word in text
+    assert "Layer 2" not in text
+    with pytest.raises(ValueError, match="no layer"):
+        by_layer({"none": Spectrum(())}, tmp_path / "x")
+
+
+def test_more_layers_than_panels_in_a_row(found, tmp_path):
+    (svg,) = by_layer({"a": Spectrum(found.layers * 2)}, tmp_path / "x", formats=("svg",))
+    assert "Layer 3" in words(svg)
 
 
 def test_a_deep_model(found, tmp_path):

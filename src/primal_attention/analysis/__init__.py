@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .cost import Cost, crossing, largest_length, layer_cost
     from .diagnostics import KSVDDiagnostics, LayerDiagnostics, ksvd_diagnostics
+    from .roofline import Machine, fitted, measured_crossing, predicted_crossing
     from .spectra import LayerSpectrum, Spectrum, spectrum
 
 __all__ = [
@@ -18,17 +19,22 @@ __all__ = [
     "KSVDDiagnostics",
     "LayerDiagnostics",
     "LayerSpectrum",
+    "Machine",
     "Spectrum",
     "crossing",
+    "fitted",
     "ksvd_diagnostics",
     "largest_length",
     "layer_cost",
+    "measured_crossing",
+    "predicted_crossing",
     "spectrum",
 ]
 
 _HOMES = {
     **dict.fromkeys(("Cost", "crossing", "largest_length", "layer_cost"), ".cost"),
     **dict.fromkeys(("KSVDDiagnostics", "LayerDiagnostics", "ksvd_diagnostics"), ".diagnostics"),
+    **dict.fromkeys(("Machine", "fitted", "measured_crossing", "predicted_crossing"), ".roofline"),
     **dict.fromkeys(("LayerSpectrum", "Spectrum", "spectrum"), ".spectra"),
 }
 

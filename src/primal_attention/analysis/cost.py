@@ -99,7 +99,7 @@ def crossing(
         rival = layer_cost("softmax", length, options=softmax_options, **sizes)
         return bool(getattr(own, quantity) < getattr(rival, quantity))
 
-    return _first(cheaper, shortest, longest)
+    return first_length(cheaper, shortest, longest)
 
 
 def largest_length(
@@ -116,11 +116,11 @@ def largest_length(
         cost = layer_cost(attention, length, options=options, **sizes)
         return (cost.training_memory if training else cost.memory) > memory
 
-    first = _first(too_large, 1, LONGEST)
+    first = first_length(too_large, 1, LONGEST)
     return LONGEST if first is None else first - 1
 
 
-def _first(holds: Callable[[int], bool], low: int, high: int) -> int | None:
+def first_length(holds: Callable[[int], bool], low: int, high: int) -> int | None:
     """The least number from which on something holds up to `high`; steps of a fifth in between."""
     if not holds(high):
         return None

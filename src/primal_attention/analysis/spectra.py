@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,13 +108,25 @@ class Spectrum:
 
     def __str__(self) -> str:
         head = ["layer", "attention", "method", "heads", "inputs", "effective rank"]
-        rows = [[*head, *(f"k for {100 * share:.0f} %" for share in SHARES)]]
+        rows = [[*head, *map(_title, SHARES)]]
         for one in self.layers:
             ranks = [_text(one.effective_rank()), *(_text(one.rank_for(s)) for s in SHARES)]
             rows.append([one.name, one.kind, one.method, str(one.heads), str(one.inputs), *ranks])
         lines = _aligned(rows)
         lines += [f"skipped {name}: {reason}" for name, reason in self.skipped.items()]
         return "\n".join(lines)
+
+
+def comparison(spectra: Mapping[str, Spectrum]) -> str:
+    """Several models, {name: spectrum}, as a table: layer by layer in their order."""
+    rows = [["layer", "model", "attention", "effective rank", *map(_title, SHARES)]]
+    for number in range(max((len(found.layers) for found in spectra.values()), default=0)):
+        for name, found in spectra.items():
+            if number < len(found.layers):
+                one = found.layers[number]
+                ranks = [_text(one.effective_rank()), *(_text(one.rank_for(s)) for s in SHARES)]
+                rows.append([str(number), name, one.kind, *ranks])
+    return "\n".join(_aligned(rows))
 
 
 @torch.no_grad()
@@ -213,6 +226,10 @@ def _summary(values: Array) -> dict[str, float | None]:
     if np.isnan(flat).any():
         return {"mean": None, "deviation": None}
     return {"mean": float(flat.mean()), "deviation": float(_deviation(flat[:, None])[0])}
+
+
+def _title(share: float) -> str:
+    return f"k for {100 * share:.0f} %"
 
 
 def _text(values: Array) -> str:

@@ -10,6 +10,7 @@ import typer
 from ..names import unknown
 from .settings import UsageError
 
+MEASURED = "256,512,1k,2k,4k"
 _SCALE = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 
 
@@ -18,29 +19,45 @@ def cost(
     heads: Annotated[int, typer.Option(help="Heads.")] = 8,
     rank: Annotated[int, typer.Option(help="Directions s of primal layers.")] = 32,
     length: Annotated[
-        str, typer.Option(help="Lengths: 1k:10M (steps of ten) or 1k,4k,16k.")
-    ] = "1k:1M",
+        str | None,
+        typer.Option(
+            help="Lengths: 1k:10M (steps of ten) or 1k,4k,16k.",
+            show_default="1k:1M; with --measure 256,512,1k,2k,4k",
+        ),
+    ] = None,
     attention: Annotated[
         str | None, typer.Option(help="Names, comma-separated.", show_default="all")
     ] = None,
     batch: Annotated[int, typer.Option(help="Sequences at a time.")] = 1,
     dtype: Annotated[str, typer.Option(help="float64, float32, bfloat16 or float16.")] = "float32",
     memory: Annotated[str, typer.Option(help="Memory of the device, such as 16G.")] = "16G",
+    measure: Annotated[
+        bool,
+        typer.Option("--measure", help="Time forwards here, on one thread, and compare."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """FLOPs, bytes and memory of one layer by attention and length; nothing is run."""
+    """FLOPs, bytes and memory of one layer by attention and length; without --measure nothing is
+    run."""
+    sizes = {"width": d, "heads": heads, "rank": rank, "batch": batch, "dtype": dtype}
+    usual = MEASURED if measure else "1k:1M"
     try:
-        lengths, device = parse_lengths(length), parse_size(memory)
+        lengths, device = parse_lengths(length or usual), parse_size(memory)
         kinds = parse_kinds(attention)
-        found = predict(
-            kinds, lengths, device, width=d, heads=heads, rank=rank, batch=batch, dtype=dtype
-        )
+        found = predict(kinds, lengths, device, **sizes)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    if measure:
+        from .cost_times import compare, show
+
+        times = compare(kinds, sorted(lengths), **sizes)
+        found |= {"times": times}
     if as_json:
         from .show import show_json
 
         show_json(found)
+    elif measure:
+        show(found["times"])
     else:
         _show(found, memory)
 

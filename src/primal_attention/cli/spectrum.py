@@ -1,26 +1,30 @@
-"""`primal spectrum`: singular values of the attentions of a run or of a Hugging Face model."""
+"""`primal spectrum`: singular values of the attentions of runs or of Hugging Face models."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .settings import UsageError
+
 if TYPE_CHECKING:
     from torch import nn
 
+    from ..report.run_spectra import Look
+
 
 def spectrum(
-    model: Annotated[
-        Path,
+    models: Annotated[
+        list[Path],
         typer.Argument(
-            metavar="RUN|MODEL",
+            metavar="RUN|MODEL...",
             exists=True,
             file_okay=False,
-            help="The folder of a run (of seeds: the first), or of a Hugging Face model.",
+            help="Folders of runs (of seeds: the first), or of Hugging Face models.",
         ),
     ],
     inputs: Annotated[int, typer.Option(min=1, help="How many sequences to look at.")] = 32,
@@ -33,43 +37,48 @@ def spectrum(
     exact_size: Annotated[
         int, typer.Option(min=1, help="Longest softmax matrix whose SVD is exact.")
     ] = 2048,
+    names: Annotated[
+        str | None,
+        typer.Option(help="Names of the models, comma-separated.", show_default="the folders"),
+    ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Where spectrum.json and pictures go.", show_default="RUN|MODEL"),
+        typer.Option(
+            help="Where spectrum.json and pictures go; needed for several models.",
+            show_default="RUN|MODEL",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Explained variance and effective rank of every attention, and KSVD diagnostics: figure 1."""
-    from ..analysis import ksvd_diagnostics
-    from ..analysis import spectrum as spectrum_of
-    from ..attention import PrimalAttention
+    from ..report.run_spectra import look_at
     from ..train.files import explained, write_json
 
-    folder = model if out is None else out
-    network, calls = load_model(model, inputs, text)
-    given = list(calls)
-    found = spectrum_of(network, given, exact_size=exact_size)
-    result: dict[str, Any] = {"model": str(model), "spectrum": found.to_dict()}
-    lines = [str(found)]
-    if any(isinstance(module, PrimalAttention) for module in network.modules()):
-        diagnostics = ksvd_diagnostics(network, given)
-        result["diagnostics"] = diagnostics.to_dict()
-        lines += ["", str(diagnostics)]
+    called = _names(models, names)
+    if out is None and len(models) > 1:
+        raise UsageError(f"{len(models)} models were given; expected --out with them")
+    folder = models[0] if out is None else out
+    looks: dict[str, Look] = {}
+    documents: dict[str, dict[str, Any]] = {}
+    for name, path in zip(called, models, strict=True):
+        looks[name] = look_at(*load_model(path, inputs, text), exact_size=exact_size)
+        documents[name] = {"model": str(path)} | looks[name].to_dict()
+    result = {"models": documents} if len(models) > 1 else documents[called[0]]
     with explained(f"write into {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / "spectrum.json", result)
-    written = [folder / "spectrum.json", *_draw(found, folder)]
+    written = [folder / "spectrum.json", *_draw(looks, folder)]
     if as_json:
         from .show import show_json
 
         show_json(result | {"files": [str(path) for path in written]})
     else:
-        lines += ["", *(f"wrote {path}" for path in written)]
-        print("\n".join(lines))
+        print(_words(looks), "", *(f"wrote {path}" for path in written), sep="\n")
 
 
-def load_model(path: Path, inputs: int, text: Path | None) -> tuple[nn.Module, Iterator[Any]]:
+def load_model(path: Path, inputs: int, text: Path | None) -> tuple[nn.Module, Sequence[Any]]:
     """The model in a folder, and the calls that show it `inputs` sequences."""
+    from ..report.run_spectra import load_run
     from ..train.errors import RunError
     from ..train.files import read_json
 
@@ -84,36 +93,23 @@ def load_model(path: Path, inputs: int, text: Path | None) -> tuple[nn.Module, I
         return _hugging_face(path, inputs, text)
     if text is not None:
         raise RunError(f"--text was given with the run {path}; expected a Hugging Face model")
-    return _run(path, inputs)
+    return load_run(path, inputs)
 
 
-def _run(path: Path, inputs: int) -> tuple[nn.Module, Iterator[Any]]:
-    """The best weights of a run, and the first cases of the split that chose its epoch."""
-    from ..tasks import get_task
-    from ..train.checkpoint import tensors_from_bytes
-    from ..train.config import RunConfig
-    from ..train.data import load_data
-    from ..train.errors import RunError
-    from ..train.files import explained, read_json
+def _names(models: Sequence[Path], given: str | None) -> list[str]:
+    from ..report.sections.read import short_paths
 
-    config = RunConfig.from_dict(read_json(path / "config.json"))
-    if not (path / "best.safetensors").exists():
-        raise RunError(f"{path} has no best.safetensors; expected a run that ended an epoch")
-    data = load_data(config)
-    model = get_task(config.task).model(config, data.reader.shape)
-    with explained(f"read {path / 'best.safetensors'}"):
-        model.load_state_dict(tensors_from_bytes((path / "best.safetensors").read_bytes()))
-    chosen = range(min(inputs, len(data.selection)))
-
-    def batches() -> Iterator[Any]:
-        for index in chosen:
-            batch = data.selection.__getitems__([index])
-            yield batch.inputs, batch.padding
-
-    return model, batches()
+    if len(set(models)) < len(models):
+        raise UsageError("a model was given twice; expected each once")
+    if given is None:
+        return list(short_paths(models).values())
+    names = [name.strip() for name in given.split(",")]
+    if len(set(names)) != len(models):
+        raise UsageError(f"--names is {given!r}; expected {len(models)} different names")
+    return names
 
 
-def _hugging_face(path: Path, inputs: int, text: Path | None) -> tuple[nn.Module, Iterator[Any]]:
+def _hugging_face(path: Path, inputs: int, text: Path | None) -> tuple[nn.Module, Sequence[Any]]:
     from ..train.errors import RunError
 
     if text is None:
@@ -129,15 +125,38 @@ def _hugging_face(path: Path, inputs: int, text: Path | None) -> tuple[nn.Module
         ) from None
     model = AutoModel.from_pretrained(path, local_files_only=True)
     tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
-    return model, (dict(tokenizer(line, return_tensors="pt", truncation=True)) for line in lines)
+    return model, [dict(tokenizer(line, return_tensors="pt", truncation=True)) for line in lines]
 
 
-def _draw(found: Any, folder: Path) -> list[Path]:
+def _words(looks: Mapping[str, Look]) -> str:
+    """One model with its diagnostics, or several side by side."""
+    from ..analysis.spectra import comparison
+
+    if len(looks) == 1:
+        return str(next(iter(looks.values())))
+    spectra = {name: look.spectrum for name, look in looks.items()}
+    parts = [comparison(spectra)]
+    for name, look in looks.items():
+        skipped = look.spectrum.skipped.items()
+        parts += [f"{name}: {layer} was skipped: {why}" for layer, why in skipped]
+        if look.diagnostics is not None:
+            parts.append(f"{name}\n{look.diagnostics}")
+    return "\n\n".join(parts)
+
+
+def _draw(looks: Mapping[str, Look], folder: Path) -> list[Path]:
     """Pictures, where matplotlib is at hand."""
-    if find_spec("matplotlib") is None or not found.layers:
+    spectra = {name: look.spectrum for name, look in looks.items() if look.spectrum.layers}
+    if find_spec("matplotlib") is None or not spectra:
         return []
-    from ..report.spectrum_figures import explained_variance, rank_map
+    from ..report.spectrum_figures import by_layer, explained_variance, rank_map
 
+    if len(looks) > 1:
+        return [
+            *explained_variance(spectra, folder / "spectrum"),
+            *by_layer(spectra, folder / "layers"),
+        ]
+    (found,) = spectra.values()
     return [
         *explained_variance(found, folder / "spectrum"),
         *rank_map(found, folder / "effective_rank"),

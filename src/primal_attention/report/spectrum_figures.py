@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ..analysis import LayerSpectrum, Spectrum
 
+MOST_COLUMNS = 3  # panels side by side
 MOST_NUMBERS = 16  # heads; a larger map shows colours without numbers
 
 
@@ -38,6 +39,37 @@ def explained_variance(
             axes.set_title(name or "Cumulative explained variance of the attention matrices")
             axes.set_xlabel("number of singular values")
         cells[0].set_ylabel("explained variance")
+        return save(figure, Path(path), formats)
+
+
+def by_layer(
+    spectra: Mapping[str, Spectrum], path: Path | str, *, formats: Sequence[str] = FORMATS
+) -> list[Path]:
+    """The same curves with a panel a layer and a line a model, {name: spectrum}: path.png and
+    path.svg. Layers are matched by their order; the paper's figure 1 (c)."""
+    count = max((len(found.layers) for found in spectra.values()), default=0)
+    if not count:
+        raise ValueError("by_layer was given no layer; expected spectra with some")
+    columns = min(count, MOST_COLUMNS)
+    rows = -(-count // columns)
+    with style():
+        figure = new_figure(4.6 * columns, 3.6 * rows)
+        cells = figure.subplots(rows, columns, sharey=True, squeeze=False)
+        for number, axes in enumerate(cells.flat):
+            if number >= count:
+                axes.set_visible(False)
+                continue
+            for (name, found), colour in zip(spectra.items(), _colours(len(spectra)), strict=True):
+                if number < len(found.layers):
+                    layer = found.layers[number]
+                    _curve(axes, layer, colour, f"{name}: {layer.kind}")
+            _finish(axes, len(spectra))
+            axes.set_title(f"Layer {number}")
+            axes.set_xlabel("number of singular values")
+        least = min(axes.dataLim.ymin for axes in cells.flat[:count])
+        for axes in cells[:, 0]:
+            axes.set_ylabel("explained variance")
+            axes.set_ylim(max(0.0, np.floor(10 * least - 0.5) / 10), 1.03)
         return save(figure, Path(path), formats)
 
 
@@ -73,17 +105,26 @@ def rank_map(found: Spectrum, path: Path | str, *, formats: Sequence[str] = FORM
 
 def _curves(axes: Axes, layers: Sequence[LayerSpectrum]) -> None:
     for layer, colour in zip(layers, _colours(len(layers)), strict=True):
-        mean, deviation = layer.curve()
-        k = np.arange(1, len(mean) + 1)
-        axes.plot(k, mean, color=colour, label=f"{layer.name}: {layer.kind}")
-        low, high = np.clip(mean - deviation, 0, 1), np.clip(mean + deviation, 0, 1)
-        axes.fill_between(k, low, high, color=colour, alpha=0.18, linewidth=0)
+        _curve(axes, layer, colour, f"{layer.name}: {layer.kind}")
+    _finish(axes, len(layers))
+
+
+def _curve(axes: Axes, layer: LayerSpectrum, colour: Any, label: str) -> None:
+    """Mean and deviation over heads and inputs."""
+    mean, deviation = layer.curve()
+    k = np.arange(1, len(mean) + 1)
+    axes.plot(k, mean, color=colour, label=label)
+    low, high = np.clip(mean - deviation, 0, 1), np.clip(mean + deviation, 0, 1)
+    axes.fill_between(k, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def _finish(axes: Axes, lines: int) -> None:
     axes.axhline(0.9, color=MUTED, linewidth=0.8, linestyle=":")
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:.0f}")
     axes.set_ylim(0.0, 1.03)
     # all curves end at one, so their ends cannot carry the names
-    axes.legend(loc="lower right", frameon=False, fontsize=8 if len(layers) <= 12 else 6)
+    axes.legend(loc="lower right", frameon=False, fontsize=8 if lines <= 12 else 6)
 
 
 def _colours(count: int) -> list[Any]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .config import RunConfig
+
+if TYPE_CHECKING:
+    from ..tasks.stores import Building
+    from .layers import LayerRecord
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ class StepEvent:
 @dataclass(frozen=True)
 class EpochEvent:
     """An epoch is done. task_loss and ksvd_loss are means over its cases during training; accuracy
-    and loss are those on `split`, "validation" or "test", after it."""
+    and loss are those on `split`, "validation" or "test", after it; primal_layers are J and Lambda
+    on its first cases, as `primal_layers` in layers.py says."""
 
     epoch: int
     epochs: int
@@ -67,6 +72,7 @@ class EpochEvent:
     best_epoch: int
     best_accuracy: float
     seconds: float  # since the start of the run, without interruptions
+    primal_layers: dict[str, LayerRecord] = field(default_factory=dict)
 
     def to_metrics(self) -> dict[str, Any]:
         """What metrics.jsonl keeps."""
@@ -117,6 +123,9 @@ class Observer:
     A KeyboardInterrupt raised here asks the run to stop as Ctrl-C does. Any other exception ends
     the listening, not the run.
     """
+
+    def building(self, event: Building) -> None:
+        """A store of data is being built, before the run starts or before its last evaluation."""
 
     def run_started(self, start: RunStart) -> None: ...
 

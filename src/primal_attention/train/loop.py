@@ -25,8 +25,9 @@ from .average import Average, in_use
 from .config import RunConfig
 from .diagnose import describe
 from .errors import NotFiniteError
-from .evaluate import evaluate
+from .evaluate import TOKENS, evaluate, similar_lengths
 from .events import EpochEvent, StepEvent
+from .layers import CASES, LayerRecord, primal_layers
 from .order import batches, from_step, learning_rate, seed_random, share
 
 
@@ -227,6 +228,7 @@ class Loop:
         progress = self.progress
         with in_use(self.average, self.model):
             found = evaluate(self.fabric, self.model, self.selection)
+            layers = self._primal_layers()
         if not math.isfinite(found.loss):
             raise NotFiniteError(
                 f"training stopped in epoch {progress.epoch}: the {self.split} loss is {found.loss}"
@@ -248,12 +250,19 @@ class Loop:
             best_epoch=progress.best.epoch,
             best_accuracy=progress.best.accuracy,
             seconds=progress.seconds,
+            primal_layers=layers,
         )
         progress.epoch += 1
         progress.batch, progress.cases = 0, 0
         progress.task_sum, progress.ksvd_sum = 0.0, 0.0
         progress.last_accuracy = found.accuracy
         return event
+
+    def _primal_layers(self) -> dict[str, LayerRecord]:
+        """J and Lambda on the first cases of the selection; every process looks at them all."""
+        groups = similar_lengths(self.selection.lengths[:CASES].numpy(), TOKENS)
+        looked_at = (self.fabric.to_device(self.selection.__getitems__(g)) for g in groups)
+        return primal_layers(self.model, ((one.inputs, one.padding) for one in looked_at))
 
     def _keep_weights(self) -> None:
         weights = self.model.state_dict()

@@ -1,4 +1,4 @@
-"""J along training, and Lambda against the singular values after it."""
+"""J and Lambda along training, and Lambda against the singular values after it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from ..charts import Series, heat, lines
 from .base import Section, figure, panel
 from .curves import run_name
+from .learned import learned
 from .read import Entry, Sources
 from .runs import Trained
 from .spectrum import Spectra, short_names, spectrum_command
@@ -25,9 +26,9 @@ def ksvd(sources: Sources, spectra: Spectra) -> Section | None:
         for entry in sources.detailed
         if spectra.found.get(entry.key, {}).get("diagnostics", {}).get("layers")
     ]
-    if not along and not after:
-        return None
-    return Section("ksvd", "Kernel SVD", along + "".join(after))
+    epochs = [learned(entry, sources) for entry in sources.detailed]
+    body = "".join([along, *epochs, *after])
+    return Section("ksvd", "Kernel SVD", body) if body else None
 
 
 def _along_training(sources: Sources) -> str:

@@ -140,7 +140,7 @@ def read_sources(
     benches: list[Bench] = []
     left_out: list[str] = []
     found = [(part, part != path) for path in given for part in _parts(path)]
-    names = _names(list(dict.fromkeys(part for part, _ in found)))
+    names = short_paths(list(dict.fromkeys(part for part, _ in found)))
     for part, inner in dict(found).items():
         try:
             if (part / BENCH_FILE).exists():
@@ -222,7 +222,7 @@ def _status(run: Path) -> str:
     return f"{status}: {reason}" if reason else str(status)
 
 
-def _names(paths: Sequence[Path]) -> dict[Path, str]:
+def short_paths(paths: Sequence[Path]) -> dict[Path, str]:
     """The last part of each path, and as many before it as tell equal ones apart."""
     whole = {path: path.resolve().parts for path in paths}
     count = dict.fromkeys(paths, 1)

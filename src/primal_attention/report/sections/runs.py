@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +45,8 @@ class Trained:
     """A finished run. `value` is in the unit of its measure, `label` says what it is; `settings`,
     `result` and `environment` are the documents of the folder. `values` are by epoch, on the set
     or the episodes that `judged` names; `chosen` is the epoch whose weights count. `confusion`
-    (true, predicted) is None where there are no classes."""
+    (true, predicted) is None where there are no classes. `primal_layers` are J and Lambda by epoch
+    and layer, as training wrote them; empty for runs that did not."""
 
     path: Path
     config: RunConfig
@@ -64,6 +65,7 @@ class Trained:
     environment: dict[str, Any]
     classes: tuple[str, ...] = ()
     confusion: npt.NDArray[np.int64] | None = None
+    primal_layers: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def seed(self) -> int:
@@ -110,6 +112,7 @@ def _classifier(path: Path, settings: dict[str, Any]) -> Trained:
         environment=_environment(path),
         classes=tuple(str(name) for name in history.classes),
         confusion=history.confusion,
+        primal_layers=_layers(lines),
     )
 
 
@@ -138,12 +141,19 @@ def _agent(path: Path, settings: dict[str, Any]) -> Trained:
         settings=settings,
         result=result,
         environment=_environment(path),
+        primal_layers=_layers(lines),
     )
 
 
 def _environment(path: Path) -> dict[str, Any]:
     place = path / "environment.json"
     return dict(read_json(place)) if place.exists() else {}
+
+
+def _layers(lines: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """What is known of the primal layers, by epoch."""
+    found = {one["epoch"]: one.get("primal_layers") for one in lines if one["kind"] == "epoch"}
+    return {int(epoch): dict(layers) for epoch, layers in found.items() if layers}
 
 
 def _curve(lines: list[dict[str, Any]], kind: str, quantity: str, unit: float = 1.0) -> Curve:
