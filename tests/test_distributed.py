@@ -1,5 +1,6 @@
 """A sequence over several workers gives what one process gives: output, J and every gradient."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -138,6 +139,26 @@ def test_workers_together_are_one_process(tmp_path):
     for process, out, err in workers(SCRIPT, WORKERS, tmp_path):
         assert process.returncode == 0, err[-3000:]
         assert out.strip() == "equal"
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_a_long_sequence():
+    """Exact at 100,000 positions, with messages as at 2,000; the script itself judges this too."""
+    script = Path(__file__).parents[1] / "benchmarks" / "sequence_parallel.py"
+    words = ["--lengths", "2000,100000", "--weights", "data,tied", "--json"]
+    done = subprocess.run([sys.executable, script, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = json.loads(done.stdout)
+    assert [(row["weights"], row["length"]) for row in rows] == [
+        ("data", 2_000), ("data", 100_000), ("tied", 2_000), ("tied", 100_000),
+    ]  # fmt: skip
+    for short, long in (rows[:2], rows[2:]):
+        assert short["bytes"] == long["bytes"] > 0
+        assert short["messages"] == long["messages"]
+    for row in rows:
+        assert set(row["differences"]) == {"output", "J", "gradients"}
+        assert all(off < 1e-4 for off in row["differences"].values())
+        assert len(row["peak_mb"]) == 2
 
 
 def test_without_a_process_group():

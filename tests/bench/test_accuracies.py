@@ -62,9 +62,14 @@ def test_wrong_files(tmp_path, name, text, expected):
 def test_folders_without_an_answer(tmp_path):
     with pytest.raises(RunError, match=r"has no result\.json in it"):
         read_accuracies([tmp_path])
+
+
+def test_layers_with_attentions_of_their_own(results, tmp_path):
     write_run(tmp_path / "mixed", 0.5, attention=("softmax", "primal"))
-    with pytest.raises(RunError, match=r"has the layers softmax \+ primal; expected one"):
-        read_accuracies([tmp_path])
+    found = read_accuracies([tmp_path])
+    assert found == {"softmax+primal:data": 50.0}
+    results.candidates += ("softmax+primal",)
+    assert match_accuracies(results, found) == {"softmax+primal": 50.0}
 
 
 def test_primal_is_primal_data(results):

@@ -33,9 +33,24 @@ def test_words_and_values():
     assert dict(parse_candidate("primal:mean").options) == {"anchor_rule": "mean"}
 
 
+def test_one_attention_for_each_layer():
+    plus, materialised = parse_candidates("softmax+primal:data,rank=3,softmax:materialised+linear")
+    assert plus.text == "softmax+primal:data,rank=3"
+    first, last = plus.layers(2)
+    assert (first.name, last.name) == ("softmax", "primal")
+    assert dict(last.options) == {"weights": "data", "rank": 3}
+    assert materialised.layers(2)[0].is_extra
+    (alone,) = parse_candidates("primal:tied,dropout=1e+0")  # a sign, not a layer
+    assert alone.layers(2) == (alone, alone)
+    with pytest.raises(ValueError, match=r"names the attentions of 2 layers; expected one att.* 3"):
+        plus.layers(3)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("softmax+", "unknown attention ''"),
+        ("softmax+primla", "did you mean 'primal'?"),
         ("sofmax", "did you mean 'softmax'?"),
         ("flor", "did you mean 'floor'?"),
         ("", "unknown attention ''"),

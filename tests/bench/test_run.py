@@ -77,7 +77,7 @@ def test_a_real_run(tmp_path):
     class Notes(Watch):
         cells, shares = [], []
 
-        def started(self, folder, plan, kept):
+        def started(self, folder, title, cells, kept):
             self.folder = folder
 
         def working(self, share, text):

@@ -30,11 +30,15 @@ def test_settings_survive_json():
 def test_the_command_of_a_plan_names_everything():
     plan = Plan(Settings(width=32), parse_candidates("softmax,primal:free,rank=3"), (8, 16, 32), 5)
     assert plan.command == (
-        "primal bench --attention softmax,primal:free,rank=3 --length 8:32:x2 --what block "
-        "--width 32 --heads 2 --rank 20 --batch 1 --dtype float32 --device cpu --threads 2 "
-        "--repeats 5 --pass training --budget 5"
+        "primal bench block --attention softmax,primal:free,rank=3 --length 8:32:x2 --width 32 "
+        "--heads 2 --rank 20 --batch 1 --dtype float32 --device cpu --threads 2 --repeats 5 "
+        "--pass training --budget 5"
     )
     with pytest.raises(ValueError, match="budget is 0; expected more than 0 seconds"):
         Plan(Settings(), parse_candidates("softmax"), (8,), 0)
     with pytest.raises(ValueError, match="device is 'gpu'; expected cpu, cuda"):
         Plan(Settings(device="gpu"), parse_candidates("softmax"), (8,), 1)
+    mixed = parse_candidates("softmax+primal")
+    assert Plan(Settings(what="encoder"), mixed, (8,), 1).candidates == mixed
+    with pytest.raises(ValueError, match="attentions of 2 layers; expected one attention"):
+        Plan(Settings(), mixed, (8,), 1)

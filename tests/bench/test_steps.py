@@ -80,6 +80,23 @@ def test_an_encoder_takes_a_whole_step(text, monkeypatch):
     assert all(not torch.equal(a, b) for a, b in zip(built, before, strict=True))
 
 
+@pytest.mark.parametrize("text", ["softmax:materialised+primal:data", "floor+primal:free"])
+def test_layers_with_attentions_of_their_own(text, monkeypatch):
+    from primal_attention.bench import steps
+
+    models = []
+    real = steps._encoder
+    monkeypatch.setattr(steps, "_encoder", lambda *given: models.append(real(*given)) or models[-1])
+    settings = Settings(**SMALL, what="encoder")
+    out = make_step(settings, parse_candidate(text), make_inputs(settings, 24))()
+    assert out.isfinite().all()
+    (model,) = models
+    kinds = [type(layer.attention).__name__ for layer in model.encoder.layers]
+    first = "Floor" if text.startswith("floor") else "MaterialisedSoftmax"
+    assert kinds == [first, "PrimalAttention"]
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
 def test_equal_seeds_give_equal_steps():
     settings = Settings(**SMALL)
     inputs = make_inputs(settings, 24)

@@ -52,7 +52,9 @@ def test_a_tiny_benchmark(run, tmp_path):
     assert len([line for line in lines if line.startswith("N = ")]) == 6
     assert "accuracies of 3 names, 2 measured here" in lines
     found = json.loads((folder / "results.json").read_text())
-    assert found["command"].startswith("primal bench --attention softmax,primal,floor --length ")
+    assert found["command"].startswith(
+        "primal bench block --attention softmax,primal,floor --length "
+    )
     # again: everything is known, and printed as JSON
     again = run(*words, "--json")
     assert again.exit_code == 0
@@ -72,13 +74,42 @@ def test_references_come_along_and_failures_are_told(run):
     assert "bench/block-forward-001" in done.stdout
 
 
+def test_all_tasks_of_the_arena(run, tmp_path, monkeypatch):
+    from primal_attention.bench.memory import MemoryMeter, Peak
+
+    monkeypatch.setattr(MemoryMeter, "peak", lambda *job, **options: Peak(5.0, 1e-6))
+    words = ["lra", "--width", 16, "--rank", 4, "--threads", 1, "--repeats", 1, "--length", 16,
+             "--batch", 2, "--attention", "softmax+primal", "--out", "out"]  # fmt: skip
+    done = run(*words)
+    assert done.exit_code == 0
+    assert "Seconds per 1,000 training steps" in done.stdout
+    assert "softmax+primal" in done.stdout
+    lines = done.stderr.splitlines()
+    assert lines[0] == "The models of 5 tasks of the Long-Range Arena: 15 cells"
+    assert sum(line.startswith("Training step of the model of lra/") for line in lines) == 5
+    assert (tmp_path / "out" / "lra.md").exists()
+    again = run(*words, "--json", "--quiet")
+    assert again.stderr == ""
+    printed = json.loads(again.stdout)
+    assert len(printed["cells"]) == 15
+    assert printed["cells"][2]["faster_than_materialised"] > 0
+    for words, message in (
+        (["lra", "--length", "16,32"], "expected one number"),
+        (["lra", "--heads", 3], "heads is 3"),
+        (["lra", "--accuracies", tmp_path], "expected one task, such as lra/text"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            run(*words)
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         (["--attention", "sofmax"], "did you mean 'softmax'?"),
         (["--attention", "primal:tide"], "did you mean 'tied'?"),
         (["--length", "8:4:x2"], "the length is '8:4:x2'"),
-        (["--what", "decoder"], "what is 'decoder'"),
+        (["decoder"], "what is 'decoder'"),
+        (["--attention", "softmax+primal"], "names the attentions of 2 layers"),
         (["--pass", "train"], "did you mean 'training'?"),
         (["--dtype", "int8"], "dtype is 'int8'"),
         (["--heads", 3], "heads is 3"),
@@ -103,14 +134,14 @@ def test_an_interrupt_says_how_to_continue(run, monkeypatch):
     from primal_attention.cli import bench_run
 
     def interrupted(plan, out, *, watch):
-        watch.started("some where", plan, 0)
+        watch.started("some where", "", 4, 0)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(bench_run, "run_bench", interrupted)
     done = run(*TINY, "--attention", "primal")
     assert done.exit_code == 130
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("interrupted; continue with: primal bench --attention floor,softmax,")
+    assert last.startswith("interrupted; continue with: primal bench block --attention floor,")
     assert last.endswith("--out 'some where'")
 
 

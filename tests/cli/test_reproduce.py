@@ -20,7 +20,7 @@ def test_a_quick_cell_with_its_files(primal, tmp_path):
     done = primal("reproduce", "table8/JapaneseVowels", "--quick", "--out", tmp_path / "out")
     assert done.code == 0, done.err
     assert "quick settings" in done.out
-    assert "2 not run" in done.out
+    assert "2 no verdict" in done.out
     assert "(2 ended, 2 in all)" in done.err
     text = (tmp_path / "out" / "table8.md").read_text()
     assert "primal reproduce table8/JapaneseVowels --protocol paper --seeds 0 --quick" in text
@@ -40,7 +40,7 @@ def test_a_table_without_data_says_so(primal):
     assert done.code == 2  # rows begin with the level
     done = primal("reproduce", "table5")
     assert done.code == 0
-    assert "ImageNet-100" in done.out
+    assert "the data is not here" in done.out
     assert "4 not run" in done.out
     assert "82.94" in done.out
 
@@ -50,6 +50,7 @@ def test_wrong_usage(primal):
         (["table11"], "unknown table 'table11'"),
         (["table1", "--budget", "soon"], "the time is 'soon'; expected one like 90s"),
         (["table1", "--seeds", "3-1"], "--seeds is '3-1'"),
+        (["table1", "--protocol", "papers"], "--protocol is 'papers' (did you mean 'paper'?)"),
         (["table1/JapanVowels"], "did you mean 'JapaneseVowels'?"),
     ):
         done = primal("reproduce", *words)

@@ -70,12 +70,52 @@ def test_reasons():
     cells = cells_of("table1")
     assert find(cells, "JapaneseVowels", "Primal.").why == ""
     why = find(cells, "HeartBeat", "Primal.").why
-    assert why.startswith("no train and test data of uea/Heartbeat: ")
-    assert "no recorded episodes of walker2d-medium-expert: expected" in (
-        find(cells_of("table4"), "Medium-Expert Walker", "DT").why
-    )
-    assert "hopper-medium" in find(cells_of("table7"), "Hopper", "Medium s=32").why
-    assert "ImageNet-100" in cells_of("table5")[0].why
+    assert why == "the data is not here; `primal data` says how to get it"
+    why = find(cells_of("table4"), "Medium-Expert Walker", "DT").why
+    assert why.startswith("needs D4RL's episodes: expected ")
+    assert "walker2d_medium_expert-v2.hdf5" in why
+    assert "hopper_medium-v2" in find(cells_of("table7"), "Hopper", "Medium s=32").why
+    assert "the data is not here" in cells_of("table5")[0].why
+
+
+def test_decision_transformers(tmp_path):
+    (tmp_path / "d4rl").mkdir()
+    for stem in ("hopper_medium", "walker2d_medium_expert"):
+        (tmp_path / "d4rl" / f"{stem}-v2.hdf5").touch()  # nothing of it is read
+    cells = cells_of("table4", data_dir=tmp_path)
+    assert sum(cell.config is not None for cell in cells) == 14
+    plain = find(cells, "Medium Hopper", "DT").config
+    assert (plain.task, plain.attention) == ("rl/hopper-medium", ("softmax",) * 3)
+    primal = find(cells, "Medium-Expert Walker", "Primal.+DT").config
+    assert (primal.task, primal.rank, primal.eta) == ("rl/walker2d-medium-expert", 32, 0.05)
+    assert primal.attention == ("softmax", "softmax", "primal")
+    seven = find(cells_of("table7", data_dir=tmp_path), "Hopper", "Medium s=96").config
+    assert (seven.rank, seven.weights, seven.width) == (96, "free", 256)
+    quick = find(cells_of("table4", quick=True, data_dir=tmp_path), "Medium Hopper", "DT").config
+    assert work(quick) < work(plain) / 1000
+    runs = ordered(cells, [0, 1])
+    assert len(runs) == 28
+    assert {run.seed for run in runs[:4]} == {0}
+    assert all(a in ("softmax", "primal") for a in runs[0].attention)
+
+
+def test_images_of_imagenet_100(tmp_path):
+    for split in ("train", "val"):
+        for number in range(100):
+            (tmp_path / split / f"class{number}").mkdir(parents=True)
+            (tmp_path / split / f"class{number}" / "1.jpg").touch()  # nothing of it is read
+    cells = cells_of("table5", data_dir=tmp_path)
+    deit = find(cells, "DeiT-Small/16", "Top-1").config
+    assert (deit.task, deit.recipe, deit.attention) == ("images/folder", "deit", ("softmax",) * 12)
+    plus = find(cells, "Primal.+DeiT-Small/16", "Top-1").config
+    assert plus.attention == ("softmax",) * 11 + ("primal",)
+    assert "first guess" in find(cells, "DeiT-Small/16", "Top-5").why
+    assert len(ordered(cells, [0])) == 2
+    quick = find(cells_of("table5", quick=True, data_dir=tmp_path), "DeiT-Small/16", "Top-1")
+    assert quick.config.epoch_steps == 2
+    (tmp_path / "train" / "more").mkdir()
+    why = find(cells_of("table5", data_dir=tmp_path), "DeiT-Small/16", "Top-1").why
+    assert why == f"{tmp_path / 'train'} has 101 classes; expected those of ImageNet-100"
 
 
 def test_quick_runs_are_other_runs():

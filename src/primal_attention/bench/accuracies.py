@@ -55,13 +55,11 @@ def _pairs(path: Path) -> list[tuple[str, Any]]:
 
 def _of_run(run: Path) -> tuple[str, Any]:
     config = RunConfig.from_dict(read_json(run / "config.json"))
-    names = set(config.attention)
-    if len(names) > 1:
-        layers = " + ".join(config.attention)
-        raise RunError(f"{run} has the layers {layers}; expected one attention in all layers")
-    (name,) = names
-    has_kinds = KINDS in attention_info(name).options
-    text = f"{name}:{config.weights}" if has_kinds else name
+    layers = [
+        f"{name}:{config.weights}" if KINDS in attention_info(name).options else name
+        for name in config.attention
+    ]
+    text = layers[0] if len(set(layers)) == 1 else "+".join(layers)
     return text, read_json(run / "result.json")["accuracy"]
 
 
@@ -85,9 +83,11 @@ def _percent(path: Path, name: str, value: Any) -> float:
     return 100 * number if number <= 1 else number
 
 
-def _canonical(text: str) -> tuple[str, frozenset[tuple[str, Any]]]:
+def _canonical(text: str) -> tuple[Any, ...]:
     """Equal for names of the same candidate."""
     candidate = parse_candidate(text)
+    if candidate.parts:
+        return tuple(_canonical(part.text) for part in candidate.parts)
     if candidate.is_extra:
         return text, frozenset()
     options = dict(candidate.options)

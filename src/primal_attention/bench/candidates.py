@@ -16,28 +16,40 @@ from ..names import unknown
 from .blocks import Floor, MaterialisedSoftmax
 from .settings import Settings
 
-FLOOR, SOFTMAX = "floor", "softmax"
+FLOOR, SOFTMAX, MATERIALISED = "floor", "softmax", "softmax:materialised"
 REFERENCES = (FLOOR, SOFTMAX)  # what ratios refer to
 KINDS = "weights"  # attentions with this option are compared in all its kinds
 MODEL_OPTIONS = ("batch_first", "device", "dtype")  # those are not a candidate's
 
 EXTRAS: dict[str, Callable[..., nn.Module]] = {
     FLOOR: lambda width, heads, **place: Floor(width, **place),
-    "softmax:materialised": MaterialisedSoftmax,
+    MATERIALISED: MaterialisedSoftmax,
 }
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What is measured under `text`: an attention with options, or an entry of EXTRAS."""
+    """What is measured under `text`: an attention with options, an entry of EXTRAS, or such `parts`
+    for the layers of a model, first layer first."""
 
     text: str
     name: str = ""
     options: tuple[tuple[str, Any], ...] = ()
+    parts: tuple[Candidate, ...] = ()
 
     @property
     def is_extra(self) -> bool:
         return self.text in EXTRAS
+
+    def layers(self, count: int) -> tuple[Candidate, ...]:
+        """The attentions of a model with so many layers."""
+        if self.parts and len(self.parts) != count:
+            expected = "one attention" if count == 1 else f"one attention, or {count}"
+            raise ValueError(
+                f"{self.text!r} names the attentions of {len(self.parts)} layers; expected "
+                f"{expected}"
+            )
+        return self.parts or (self,) * count
 
     def attention_options(self, settings: Settings, length: int) -> dict[str, Any]:
         """The candidate's own options, and those of the benchmark that its attention knows."""
@@ -63,7 +75,8 @@ def parse_candidates(text: str) -> tuple[Candidate, ...]:
     `option=value` between commas, as in `softmax,primal:free,rank=30,performer:features=128`.
 
     A word sets the option that has it among its choices (`primal:tied` is weights="tied"), or the
-    option of that name that is true or false.
+    option of that name that is true or false. A plus joins the attentions of the layers of
+    a model, first layer first: `softmax+primal:data,rank=30` is Primal.+Trans.
     """
     groups: list[str] = []
     for part in text.split(","):
@@ -80,6 +93,9 @@ def parse_candidates(text: str) -> tuple[Candidate, ...]:
 
 def parse_candidate(text: str) -> Candidate:
     """One candidate, e.g. `primal:free,rank=30`; a ValueError names what does not exist."""
+    parts = re.split(r"\+(?!\d)", text)  # not the sign of an exponent
+    if len(parts) > 1:
+        return Candidate(text, parts=tuple(map(parse_candidate, parts)))
     if text in EXTRAS:
         return Candidate(text)
     name, _, rest = text.partition(":")

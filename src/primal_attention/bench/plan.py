@@ -33,13 +33,15 @@ class Plan:
             ) from None
         if not self.budget > 0:
             raise ValueError(f"budget is {self.budget}; expected more than 0 seconds")
+        for candidate in self.candidates:
+            candidate.layers(self.settings.layers)
 
     @property
     def command(self) -> str:
         """The command line that does this."""
         fields = self.settings.to_dict()
         fields["pass"] = fields.pop("mode")
-        words = ["primal", "bench"]
+        words = ["primal", "bench", fields.pop("what")]
         words += ["--attention", ",".join(candidate.text for candidate in self.candidates)]
         words += ["--length", format_lengths(self.lengths)]
         for name, value in fields.items():
@@ -50,8 +52,11 @@ class Plan:
 class Watch:
     """Is told how a benchmark goes on; by itself it is silent."""
 
-    def started(self, folder: Path, plan: Plan, kept: int) -> None:
-        """The benchmark begins; `kept` cells are known from an earlier run."""
+    def started(self, folder: Path, title: str, cells: int, kept: int) -> None:
+        """A benchmark of so many cells begins; `kept` of them are known from an earlier run."""
+
+    def part(self, title: str) -> None:
+        """A part of a benchmark of several begins."""
 
     def working(self, share: float, text: str) -> None:
         """A share of the benchmark is done, and the text says what comes."""

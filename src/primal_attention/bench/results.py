@@ -42,6 +42,7 @@ class Cell:
     over_softmax: float | None = None
     peak_mb: float | None = None
     rounds: tuple[float, ...] = ()
+    over_materialised: float | None = None
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Cell:

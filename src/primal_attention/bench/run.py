@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import torch
@@ -12,7 +12,7 @@ import torch
 from ..train.errors import RunError
 from ..train.files import explained
 from ..train.folder import create_folder, locked
-from .candidates import FLOOR, SOFTMAX, Candidate, parse_candidate
+from .candidates import FLOOR, MATERIALISED, SOFTMAX, Candidate, parse_candidate
 from .environment import environment
 from .growth import forecast
 from .measure import free_megabytes, interleaved, ratio
@@ -29,12 +29,18 @@ WARM_UP = 2  # calls of a step before it is timed; the first one is checked
 USABLE = 0.9  # of the free memory
 
 
-def run_bench(plan: Plan, out: Path | str | None = None, *, watch: Watch | None = None) -> Path:
+def run_bench(
+    plan: Plan,
+    out: Path | str | None = None,
+    *,
+    watch: Watch | None = None,
+    meter: MemoryMeter | None = None,
+) -> Path:
     """Measure a plan; returns the folder with results.json, results.csv and table.md.
 
     In a folder that has results with the same settings, the cells that are measured are kept: a run
     that was killed goes on, and candidates or lengths can be added. Without a folder a new one is
-    made under `bench`.
+    made under `bench`. `meter` is one that several benchmarks share; it stays open.
     """
     stem = f"{plan.settings.what.replace('/', '-')}-{plan.settings.mode}"
     folder = create_folder("bench", None, stem, {}) if out is None else Path(out)
@@ -42,8 +48,8 @@ def run_bench(plan: Plan, out: Path | str | None = None, *, watch: Watch | None 
         folder.mkdir(parents=True, exist_ok=True)
     with locked(folder), _threads(plan.settings.threads):
         results = _open(folder, plan)
-        with MemoryMeter(*_preload(plan.settings)) as meter:
-            _Bench(plan, results, folder, meter, watch or Watch()).run()
+        with nullcontext(meter) if meter else open_meter(plan.settings) as own:
+            _Bench(plan, results, folder, own, watch or Watch()).run()
         results.write(folder)
         results.write_csv(folder)
         write_table(results, folder)
@@ -62,7 +68,7 @@ class _Bench:
     def run(self) -> None:
         every = [(c.text, n) for c in self.plan.candidates for n in self.plan.lengths]
         kept = sum(key in self.results.cells for key in every)
-        self.watch.started(self.folder, self.plan, kept)
+        self.watch.started(self.folder, self.settings.title, len(every), kept)
         for length in self.plan.lengths:
             open_ = [c for c in self.plan.candidates if (c.text, length) not in self.results.cells]
             self.done += 2 * (len(self.plan.candidates) - len(open_))
@@ -153,6 +159,7 @@ class _Bench:
                         over_softmax=_over(seconds, rounds.get(SOFTMAX)),
                         peak_mb=megabytes,
                         rounds=tuple(seconds),
+                        over_materialised=_over(seconds, rounds.get(MATERIALISED)),
                     ),
                     write=False,
                 )  # fmt: skip
@@ -161,7 +168,9 @@ class _Bench:
     def _known_references(self, length: int) -> list[Candidate]:
         """Those that were measured before, and are timed again beside new candidates."""
         again = []
-        for name in (FLOOR, SOFTMAX):
+        for name in (FLOOR, SOFTMAX, MATERIALISED):
+            if name not in self.results.candidates:
+                continue
             cell = self.results.cells.get((name, length))
             if cell is not None and cell.status == "measured":
                 again.append(parse_candidate(name))
@@ -177,9 +186,10 @@ class _Bench:
         self.watch.working(self.done / self.total, f"N = {length}: {text}")
 
 
-def _preload(settings: Settings) -> tuple[str, ...]:
-    """Optimisers import the compiler with their first step, which takes seconds."""
-    return ("torch._dynamo",) if settings.what != "block" and settings.mode == "training" else ()
+def open_meter(settings: Settings) -> MemoryMeter:
+    """Optimisers import the compiler with their first step, which takes seconds: here once."""
+    optimises = settings.what != "block" and settings.mode == "training"
+    return MemoryMeter(*(["torch._dynamo"] if optimises else []))
 
 
 def _checked(step: Step) -> Step:

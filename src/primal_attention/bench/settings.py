@@ -11,6 +11,7 @@ from ..names import check_choice
 
 ARENA = ("lra/listops", "lra/text", "lra/retrieval", "lra/image", "lra/pathfinder")
 WHATS = ("block", "encoder", *ARENA)
+LAYERS = 2  # of all models
 Mode = Literal["forward", "training"]
 DType = Literal["float32", "float64", "bfloat16", "float16"]
 
@@ -52,6 +53,11 @@ class Settings:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Settings:
         return cls(**fields)
+
+    @property
+    def layers(self) -> int:
+        """How many attentions the model has."""
+        return 1 if self.what == "block" else LAYERS
 
     @property
     def title(self) -> str:

@@ -17,12 +17,12 @@ from ..tasks.lra.task import ArenaTask
 from ..train.optim import make_optimizer
 from .blocks import Floor
 from .candidates import SOFTMAX, Candidate, parse_candidate
-from .settings import ARENA, Settings
+from .settings import ARENA, LAYERS, Settings
 
 Step = Callable[[], Tensor]  # returns the output, (B, N, d) of a block, (B, classes) of an encoder
 
 ETA = 0.1
-LAYERS, CHANNELS, CLASSES = 2, 16, 10  # of the encoder
+CHANNELS, CLASSES = 16, 10  # of the encoder
 SMALL = 64  # a length for the libraries to fill their own buffers with
 
 
@@ -143,14 +143,14 @@ class _Extra:
 
     def outputs_and_gradients(self) -> tuple[list[Tensor], list[Tensor | None]]:
         """Call it after a forward pass in training mode."""
+        outputs = [floor.take_qk() for floor in self._floors]
+        gradients: list[Tensor | None] = [*self._gradients]
         if self._ksvd:
-            return [ETA * ksvd_loss(self._model)], [None]
-        return [floor.take_qk() for floor in self._floors], list(self._gradients)
+            return [*outputs, ETA * ksvd_loss(self._model)], [*gradients, None]
+        return outputs, gradients
 
 
 def _encoder(settings: Settings, candidate: Candidate, length: int) -> SequenceClassifier:
-    name = SOFTMAX if candidate.is_extra else candidate.name
-    options = {} if candidate.is_extra else candidate.attention_options(settings, length)
     kind: dict[str, Any] = {"channels": CHANNELS, "positions": "sinusoidal"}
     if settings.what in ARENA:
         task = arena_task(settings.what)
@@ -160,8 +160,7 @@ def _encoder(settings: Settings, candidate: Candidate, length: int) -> SequenceC
     model = SequenceClassifier(
         classes=CLASSES,
         max_length=length,
-        attention=(name,) * LAYERS,
-        attention_options={name: options},
+        attention=(SOFTMAX,) * LAYERS,
         width=settings.width,
         heads=settings.heads,
         feedforward=2 * settings.width,
@@ -170,7 +169,6 @@ def _encoder(settings: Settings, candidate: Candidate, length: int) -> SequenceC
         dtype=getattr(torch, settings.dtype),
         **kind,
     )
-    if candidate.is_extra:
-        for layer in model.encoder.layers:
-            layer.attention = candidate.build(settings, length)
+    for layer, own in zip(model.encoder.layers, candidate.layers(LAYERS), strict=True):
+        layer.attention = own.build(settings, length)
     return model

@@ -73,21 +73,31 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """A table of the paper next to ours: figures, intervals, verdicts, and what was not run."""
+    from ..names import check_choice
     from ..reproduce import fill, parse_name, table
     from ..reproduce.write import write_all
+    from ..train.config import CHOICES
+    from .bench_run import bench_watch
     from .settings import UsageError
+    from .show import console
 
     try:
         table_name, _ = parse_name(name)
+        check_choice("--protocol", protocol, CHOICES["protocol"])
         chosen = parse_seeds(seeds)
         seconds = None if budget is None else parse_time(budget)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    lines = fill(
-        name, out,
-        seeds=chosen, protocol=protocol, quick=quick, budget=seconds, data_dir=data_dir,
-        adopted=runs or [], retry=retry, engine=Place(workers, cluster, cpus, gpus, quiet=quiet),
-    )  # fmt: skip
+    watch = bench_watch(console(stderr=True), quiet)
+    try:
+        lines = fill(
+            name, out,
+            seeds=chosen, protocol=protocol, quick=quick, budget=seconds, data_dir=data_dir,
+            adopted=runs or [], retry=retry,
+            engine=Place(workers, cluster, cpus, gpus, quiet=quiet), watch=watch,
+        )  # fmt: skip
+    finally:
+        watch.close()
     found = table(table_name)
     options = {"protocol": protocol, "seeds": seeds, "budget": budget}
     words = ["primal", "reproduce", name]
@@ -119,7 +129,6 @@ def _show(found: PaperTable, lines: Sequence[Line], written: Sequence[Path], pro
     from rich.text import Text
 
     from ..reproduce.write import TITLES, counted, notes, reasons, texts
-    from ..reproduce.write import where as where_of
     from .show import console, show_rows
 
     out = console()
@@ -133,10 +142,12 @@ def _show(found: PaperTable, lines: Sequence[Line], written: Sequence[Path], pro
             grid.add_row(*map(Text, texts(line)))
         out.print(grid, highlight=False)
         out.print()
-    for reason, cells in reasons(lines):
-        text = f"not run: {where_of(cells)}: {reason}"
-        out.print(text, highlight=False, markup=False, soft_wrap=True)
+    for reason in reasons(lines):
+        out.print(reason, highlight=False, markup=False, soft_wrap=True)
     out.print()
     for note in notes(found, lines, protocol):
         out.print(f"* {note}", style="dim", highlight=False, markup=False, soft_wrap=True)
-    show_rows({"cells": counted(lines), "wrote": ", ".join(str(path) for path in written)})
+    rows = {"cells": counted(lines), "wrote": ", ".join(str(path) for path in written)}
+    if open_cells := sum(line.unfinished for line in lines):
+        rows["left"] = f"{open_cells} cells for want of time; the same command goes on with them"
+    show_rows(rows)

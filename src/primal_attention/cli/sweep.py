@@ -15,7 +15,8 @@ from .options import AsJson, DataDir, Quiet, parse_attention, parse_seeds
 if TYPE_CHECKING:
     from ..train.config import RunConfig
     from ..train.sweep import Outcome, Point, Store, Terms
-    from ..train.sweep.runner import Found
+    from ..train.sweep.configs import Config
+    from ..train.sweep.runner import Found, More
     from ..train.sweep.space import Space
 
 EPILOG = (
@@ -68,7 +69,9 @@ def sweep(
     seeds: Annotated[str, typer.Option(help="Seeds of every point, 0-4 or 0,3,7.")] = "0",
     search: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Search N points instead of the grid (extra search)."),
+        typer.Option(
+            metavar="N", min=1, help="Search N points instead of the grid (extra search)."
+        ),
     ] = None,
     early_stop: Annotated[
         bool, typer.Option(help="Stop runs that are below the median of the others.")
@@ -107,17 +110,15 @@ def sweep(
     terms = Terms(rule=MedianRule() if early_stop else None)
     place = Place(workers, cluster, cpus, gpus, quiet=quiet)
 
-    def run(configs: Sequence[RunConfig]) -> None:
+    def run(configs: Sequence[RunConfig], more: More | None = None) -> None:
         if retry:
             reopen(configs, store)
-        place(configs, store, terms)
+        place(configs, store, terms, more)
 
     if search:
         from ..train.sweep.search import search as search_points
 
-        configs = search_points(
-            base, space, chosen, store, run, count=search, at_once=max(workers, 1)
-        )
+        configs = search_points(base, space, chosen, store, run, count=search)
     else:
         run(configs)
     _finish(configs, space, store, as_json)
@@ -132,8 +133,11 @@ class Place:
         self.workers, self.cluster, self.cpus, self.gpus = workers, cluster, cpus, gpus
         self.quiet = quiet
 
-    def __call__(self, configs: Sequence[RunConfig], store: Store, terms: Terms) -> None:
-        """Do what is open, with a line on stderr for every run that ends."""
+    def __call__(
+        self, configs: Sequence[Config], store: Store, terms: Terms, more: More | None = None
+    ) -> None:
+        """Do what is open, and then what `more` gives, with a line on stderr for every run that
+        ends."""
         from .show import console
 
         stderr = console(stderr=True)
@@ -143,30 +147,51 @@ class Place:
         def found(outcome: Outcome) -> None:
             nonlocal ended
             if outcome.fingerprint in names and not self.quiet:
-                ended += 1
-                text = f"{describe(outcome)} ({ended} ended, {len(configs)} in all)"
+                ended += outcome.status != "paused"
+                known = "in all" if more is None else "so far"
+                text = f"{describe(outcome)} ({ended} ended, {len(names)} {known})"
                 stderr.print(text, highlight=False, markup=False, soft_wrap=True)
 
+        def asked(places: int) -> Sequence[Config]:
+            new = [] if more is None else more(places)
+            names.update(config.fingerprint() for config in new)
+            return new
+
         try:
-            self._work(configs, store, terms, found)
+            self._work(configs, store, terms, found, asked)
         except KeyboardInterrupt:
             text = "\ninterrupted; the same command goes on where it stopped"
             stderr.print(text, highlight=False, markup=False)
             raise
 
-    def _work(self, configs: Sequence[RunConfig], store: Store, terms: Terms, found: Found) -> None:
-        from ..train.sweep import work, work_in_processes
-        from .progress import watch
-        from .show import console
-
+    def _work(
+        self,
+        configs: Sequence[Config],
+        store: Store,
+        terms: Terms,
+        found: Found,
+        more: More,
+    ) -> None:
         if self.cluster is not None:
             from ..train.sweep.cluster import work_on_cluster
 
             work_on_cluster(
                 configs, store, terms,
-                address=self.cluster, cpus=self.cpus, gpus=self.gpus, found=found,
+                address=self.cluster, cpus=self.cpus, gpus=self.gpus, found=found, more=more,
             )  # fmt: skip
-        elif self.workers > 1:
+            return
+        self._work_here(configs, store, terms, found)
+        while new := more(self.workers):
+            self._work_here(new, store, terms, found)
+
+    def _work_here(
+        self, configs: Sequence[Config], store: Store, terms: Terms, found: Found
+    ) -> None:
+        from ..train.sweep import work, work_in_processes
+        from .progress import watch
+        from .show import console
+
+        if self.workers > 1:
             work_in_processes(configs, store, terms, workers=self.workers, found=found)
         else:
             observer = watch(console(stderr=True), quiet=self.quiet)
@@ -185,7 +210,11 @@ def describe(outcome: Outcome) -> str:
     """One line about a run that ended."""
     config = outcome.settings
     name = f"{config.get('task')} {'+'.join(config.get('attention', ()))}"
-    name += f" rank {config.get('rank')} eta {config.get('eta')} seed {config.get('seed')}"
+    if "primal" in config.get("attention", ()):
+        name += f" rank {config.get('rank')} eta {config.get('eta')}"
+    name += f" seed {config.get('seed')}"
+    if outcome.accuracy is not None and outcome.cases is None:
+        return f"{name}: score {100 * outcome.accuracy:.1f}"
     if outcome.accuracy is not None:
         return f"{name}: {100 * outcome.accuracy:.1f} %"
     return f"{name}: {outcome.status}: {outcome.reason}"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..bench.arena import PEER_OPTIONS
 from ..tasks import get_task
-from ..tasks.rl import get_rl_task
 from ..train.config import RunConfig
+from ..train.sweep.configs import Config
+from .decisions import decision_config
 from .paper_tables import Figure, PaperTable, table
 
 MODELS: Mapping[str, tuple[str, ...]] = {
@@ -27,14 +28,9 @@ MODELS: Mapping[str, tuple[str, ...]] = {
         }.items()
     },
 }  # fmt: skip
-# what the paper says about the peers on the Long-Range Arena
-ARENA_OPTIONS: Mapping[str, Mapping[str, Any]] = {
-    "reformer": {"hashes": 2},
-    "performer": {"features": 256},
-    "linformer": {"projection": 256},
-    "nystrom": {"landmarks": 64},
-}
 SPELLING = {"HandWriting": "Handwriting", "HeartBeat": "Heartbeat"}  # of the archive
+NO_DATA = "the data is not here; `primal data` says how to get it"
+IMAGENET_CLASSES = 100
 WEIGHTS = {"No": "free", "Yes": "data"}  # data-dependent
 QUICK: Mapping[str, Any] = {
     "width": 16, "heads": 2, "feedforward": 16, "rank": 4, "epochs": 2, "max_length": 64,
@@ -48,7 +44,7 @@ class Cell:
     row: str
     column: str
     figure: Figure
-    config: RunConfig | None = None
+    config: Config | None = None
     why: str = ""
 
 
@@ -69,21 +65,29 @@ def cells_of(
 
 def _cell(found: PaperTable, row: str, column: str, changes: dict[str, Any], quick: bool) -> Cell:
     figure = found.figure(row, column)
+    if found.name in ("table4", "table7"):
+        acting, why = decision_config(found.name, row, column, changes["data_dir"], quick=quick)
+        return Cell(row, column, figure, acting, why)
     task, attention, own = _recipe(found, row, column)
     if attention is None:
-        return Cell(row, column, figure, why=_why_not(found, row, column, changes["data_dir"]))
+        why = "needs the images of ImageNet-1K and the trained models, which are not published"
+        return Cell(row, column, figure, why=why)
+    if column == "Top-5":
+        return Cell(row, column, figure, why="a run reports how often the first guess is right")
     status = get_task(task).status(changes["data_dir"])
     if status.missing:
-        splits = " and ".join(status.missing)
-        return Cell(row, column, figure, why=f"no {splits} data of {task}: {status.how_to_get}")
+        return Cell(row, column, figure, why=NO_DATA)
+    if found.name == "table5" and (why := _other_images(status.places["train"])):
+        return Cell(row, column, figure, why=why)
     config = paper_config(task, attention, **own, **changes)
     return Cell(row, column, figure, _quick(config) if quick else config)
 
 
 def paper_config(task: str, attention: tuple[str, ...], **changes: Any) -> RunConfig:
     """The paper's settings for a task and a model, with some of them changed."""
-    fields = get_task(task).recipe("paper", attention)
-    fields |= {"task": task, "recipe": "paper", "attention": attention} | changes
+    recipe = "deit" if task.startswith("images/") else "paper"
+    fields = get_task(task).recipe(recipe, attention)
+    fields |= {"task": task, "recipe": recipe, "attention": attention} | changes
     config = RunConfig.from_dict(fields)
     config.validate()
     return config
@@ -99,8 +103,11 @@ def _recipe(
             return _uea(row), MODELS[column], {}
         case "table2":
             attention = MODELS[column]
-            options = {a: dict(ARENA_OPTIONS[a]) for a in {*attention} if a in ARENA_OPTIONS}
+            options = {a: dict(PEER_OPTIONS[a]) for a in {*attention} if a in PEER_OPTIONS}
             return _lra(row), attention, {"options": options} if options else {}
+        case "table5":
+            last = "primal" if row.startswith("Primal.") else "softmax"
+            return "images/folder", ("softmax",) * 11 + (last,), {}
         case "table6":
             name, rank = row.split(" s=")
             own = {"rank": int(rank), "eta": float(column.removeprefix("eta="))}
@@ -122,7 +129,7 @@ def _lra(name: str) -> str:
 
 def _quick(config: RunConfig) -> RunConfig:
     """A run that shows that everything works, and whose accuracy means nothing."""
-    steps = 2 if config.epoch_steps else None
+    steps = 2 if config.epoch_steps or config.task.startswith("images/") else None
     batch = min(config.batch_size, 32)
     options = {name: own for name, own in config.options.items() if name == "reformer"}
     return dataclasses.replace(
@@ -130,16 +137,9 @@ def _quick(config: RunConfig) -> RunConfig:
     )
 
 
-def _why_not(found: PaperTable, row: str, column: str, data_dir: str | None) -> str:
-    if found.name in ("table4", "table7"):
-        level, environment = (
-            (column.split(" s=")[0], row) if found.name == "table7" else row.split(" ")
-        )
-        name = f"{re.sub('walker', 'walker2d', environment.lower())}-{level.lower()}"
-        status = get_rl_task(f"rl/{name}").status(data_dir)
-        if status.missing:
-            return f"no recorded episodes of {name}: {status.how_to_get}"
-        return "offline reinforcement learning is not run by this command"
-    if found.name == "table5":
-        return "needs the images of ImageNet-100 and days on a GPU; not run by this command"
-    return "needs the images of ImageNet-1K and the trained models, which are not published"
+def _other_images(train: str) -> str:
+    """Why a folder of images is not the paper's; nothing if it may be."""
+    classes = sum(path.is_dir() for path in Path(train).iterdir())
+    if classes == IMAGENET_CLASSES:
+        return ""
+    return f"{train} has {classes} classes; expected those of ImageNet-100"

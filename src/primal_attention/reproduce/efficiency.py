@@ -1,50 +1,61 @@
-"""Table 3: time and memory of training steps, through the benchmark of encoders."""
+"""Table 3: time and memory of training steps, through the benchmark of the Long-Range Arena."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..bench import Plan, Results, Settings, Watch, parse_candidates, read_results, run_bench
+from ..bench import Results, Watch, parse_candidates
+from ..bench.arena import ArenaPlan, read_arena, run_arena
+from ..bench.candidates import MATERIALISED
 from ..train.seeds import mean_interval
-from .lines import QUICK_REASON, Line
+from .lines import NO_TIME, QUICK_REASON, Line
 from .paper_tables import Figure, table
 from .verdict import Estimate, judge
 
-TRANSFORMER = "softmax:materialised"
 CANDIDATES: Mapping[str, str] = {
-    "Trans.": TRANSFORMER,
+    "Trans.": MATERIALISED,
     "Nyström.": "nystrom:landmarks=64",
     "Lin.": "linformer:projection=256",
     "Per.": "performer:features=256",
     "Re.": "reformer:hashes=2",
+    "Primal.+Trans.": f"{MATERIALISED}+primal:data",
     "Primal.": "primal:data",
 }
-LENGTHS = {"ListOps": 2048, "Text": 4096, "Retrieval": 4096, "Image": 1024, "Pathfinder": 1024}
-QUICK_LENGTHS = dict(zip(LENGTHS, (64, 128, 128, 32, 32), strict=True))
+QUICK_LENGTH = 64
 TOLERANCE = 0.1  # of a factor: other machines, other factors
-CELL_SECONDS = 30.0
 
 
 def measure(
-    folder: Path, *, quick: bool = False, budget: float | None = None, watch: Watch | None = None
-) -> Results:
-    """Measure, or go on measuring, the encoders of Table 3: width 64, 2 heads, batches of one."""
-    lengths = tuple(sorted(set((QUICK_LENGTHS if quick else LENGTHS).values())))
-    count = len(CANDIDATES) * len(lengths)
-    seconds = CELL_SECONDS if budget is None else min(CELL_SECONDS, budget / count)
-    settings = Settings(
-        what="encoder", mode="training", width=64, heads=2, rank=20, batch=1, threads=1,
-        repeats=2 if quick else 5,
-    )  # fmt: skip
-    plan = Plan(settings, parse_candidates(",".join(CANDIDATES.values())), lengths, seconds)
-    return read_results(run_bench(plan, folder, watch=watch))
+    folder: Path,
+    part: str | None = None,
+    *,
+    quick: bool = False,
+    budget: float | None = None,
+    watch: Watch | None = None,
+) -> dict[str, Results]:
+    """Measure, or go on measuring, the models of Table 3 or of a part of it, by task: width 64, 2
+    heads, an eighth of the paper's batches. Tasks that do not fit into `budget` seconds are left
+    out."""
+    cells = table("table3").select(part)
+    tasks = tuple(dict.fromkeys(_task(column) for _, column in cells))
+    names = [name for name in CANDIDATES if name in {"Trans.", *(row for row, _ in cells)}]
+    plan = ArenaPlan(
+        parse_candidates(",".join(CANDIDATES[name] for name in names)),
+        tasks,
+        length=QUICK_LENGTH if quick else None,
+        batch=1 if quick else None,
+        common={"repeats": 2} if quick else {},
+    )
+    deadline = None if budget is None else time.time() + budget
+    return read_arena(run_arena(plan, folder, watch=watch, deadline=deadline), tasks)
 
 
-def efficiency_lines(results: Results, part: str | None = None, *, quick: bool = False) -> list[
-    Line
-]:  # fmt: skip
-    """The factors over the Transformer, ours next to the paper's.
+def efficiency_lines(
+    results: Mapping[str, Results], part: str | None = None, *, quick: bool = False
+) -> list[Line]:
+    """The factors over the Transformer, ours next to the paper's, from the results of every task.
 
     The factor of time is the mean over rounds of the benchmark, with Student's t-interval; that of
     memory is one measurement. Our Estimate is of the factor; a printed factor is reproduced within
@@ -52,18 +63,19 @@ def efficiency_lines(results: Results, part: str | None = None, *, quick: bool =
     """
     found = table("table3")
     return [
-        _line(row, column, found.figure(row, column), results, quick)
+        _line(row, column, found.figure(row, column), results.get(_task(column)), quick)
         for row, column in found.select(part)
     ]
 
 
-def _line(row: str, column: str, figure: Figure, results: Results, quick: bool) -> Line:
+def _task(column: str) -> str:
+    """ "Time ListOps" is about lra/listops."""
+    return f"lra/{column.split()[1].lower()}"
+
+
+def _line(row: str, column: str, figure: Figure, results: Results | None, quick: bool) -> Line:
     paper = figure.factor or 1.0
-    why, ours = "", None
-    if row not in CANDIDATES:
-        why = "the benchmark measures encoders whose layers have the same attention"
-    else:
-        ours, why = _factor(row, column, results, QUICK_LENGTHS if quick else LENGTHS)
+    ours, why = (None, NO_TIME) if results is None else _factor(row, column, results)
     if row == "Trans.":
         ours, why = None, "the unit of the factors"
     if ours is None or quick:
@@ -71,17 +83,15 @@ def _line(row: str, column: str, figure: Figure, results: Results, quick: bool) 
     return Line(row, column, figure.printed, paper, ours, judge(ours, paper, TOLERANCE * paper))
 
 
-def _factor(
-    row: str, column: str, results: Results, lengths: Mapping[str, int]
-) -> tuple[Estimate | None, str]:
-    kind, name = column.split()
-    cells = [results.cells.get((c, lengths[name])) for c in (TRANSFORMER, CANDIDATES[row])]
-    for cell in cells:
+def _factor(row: str, column: str, results: Results) -> tuple[Estimate | None, str]:
+    names = (MATERIALISED, CANDIDATES[row])
+    cells = [results.cells.get((name, results.lengths[0])) for name in names]
+    for name, cell in zip(names, cells, strict=True):
         if cell is None or cell.status != "measured":
             reason = "not measured" if cell is None else f"{cell.status}: {cell.reason}"
-            return None, f"{CANDIDATES[row] if cell is cells[1] else TRANSFORMER}: {reason}"
+            return None, f"{name}: {reason}"
     base, own = (cell for cell in cells if cell is not None)
-    if kind == "Memory":
+    if column.startswith("Memory"):
         factor = (base.peak_mb or 0.0) / max(own.peak_mb or 0.0, 1e-9)
         return Estimate(factor, factor, factor), ""
     ratios = [a / b for a, b in zip(base.rounds, own.rounds, strict=False)]

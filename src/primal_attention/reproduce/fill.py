@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ..bench import Watch
 from ..names import check_choice
-from ..train.config import CHOICES, RunConfig
+from ..train.config import CHOICES
 from ..train.sweep import Store, Terms, adopt, reopen, work
+from ..train.sweep.configs import Config
 from .cells import Cell, cells_of
 from .efficiency import efficiency_lines, measure
 from .lines import Line, trained_lines
@@ -16,7 +18,7 @@ from .order import ordered
 from .paper_tables import table
 from .spectra import spectra_cells, spectra_lines
 
-Engine = Callable[[Sequence[RunConfig], Store, Terms], None]  # does runs, wherever
+Engine = Callable[[Sequence[Config], Store, Terms], None]  # does runs, wherever
 
 
 def fill(
@@ -31,13 +33,15 @@ def fill(
     adopted: Sequence[Path | str] = (),
     retry: bool = False,
     engine: Engine | None = None,
+    watch: Watch | None = None,
 ) -> list[Line]:
     """The lines of "table1" or of a part of it, "table1/JapaneseVowels".
 
     The runs that tell most for their time come first, and end after `budget` seconds; a later call
     goes on. All tables share the store in `folder`, so that no run is done twice; finished runs
     below the folders `adopted` count too. What fails is a line with its error; `retry` tries it
-    again. `engine` does the runs, one after the other in this process unless told otherwise.
+    again. `engine` does the runs, one after the other in this process unless told otherwise;
+    `watch` is told how the benchmark of Table 3 goes on.
     """
     name, part = parse_name(name)
     check_choice("protocol", protocol, CHOICES["protocol"])
@@ -47,7 +51,8 @@ def fill(
     found.select(part)
     if name == "table3":
         measured = folder / ("table3-quick" if quick else "table3")
-        return efficiency_lines(measure(measured, quick=quick, budget=budget), part, quick=quick)
+        results = measure(measured, part, quick=quick, budget=budget, watch=watch)
+        return efficiency_lines(results, part, quick=quick)
     store = Store(folder)
     for other in adopted:
         adopt(store, other)

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 from ..train.sweep.store import Outcome
 from .cells import Cell
+from .decisions import not_d4rl
 from .paper_tables import Figure, PaperTable
-from .verdict import Estimate, Verdict, average, estimate, judge
+from .verdict import Estimate, Verdict, average, estimate, judge, margin
 
+NO_TIME = "no time yet"
+ONE_SEED = "a score of one seed has no interval; expected two seeds or more"
 QUICK_REASON = "quick settings, whose figures mean nothing"
 
 
@@ -27,6 +30,12 @@ class Line:
     why: str = ""
     seconds: float = 0.0
     missing: tuple[str, ...] = ()  # the seeds that have no result, with the reasons
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a later call goes on with it."""
+        states = (self.why, *(seed.partition(": ")[2] for seed in self.missing))
+        return any(state.startswith((NO_TIME, "paused")) for state in states)
 
     @property
     def difference(self) -> float | None:
@@ -66,26 +75,37 @@ def _line(
     if not ended:
         return dataclasses.replace(empty, why=_state(next(iter(runs.values()))), missing=missing)
     accuracies = [one.accuracy for one in ended if one.accuracy is not None]
-    ours = estimate(accuracies, min(one.cases or 1 for one in ended))
-    verdict = "not run" if quick else _judge(found, figure, ours)
+    cases = [one.cases for one in ended if one.cases is not None]
+    ours = estimate(accuracies, min(cases, default=None))
+    why = QUICK_REASON if quick else _not_judged(ended)
     return dataclasses.replace(
         empty,
         ours=ours,
-        verdict=verdict,
-        why=QUICK_REASON if quick else "",
+        verdict="not run" if why else _judge(found, figure, ours),
+        why=why,
         seconds=sum(one.seconds for one in ended),
         missing=missing,
     )
 
 
+def _not_judged(ended: Sequence[Outcome]) -> str:
+    """Why a figure of these runs gets no verdict; nothing if it gets one."""
+    if any(one.cases is not None for one in ended):
+        return ""
+    others = [why for one in ended if (why := not_d4rl(one.data))]
+    if others:
+        return others[0]
+    return ONE_SEED if len(ended) < 2 else ""
+
+
 def _state(outcome: Outcome | None) -> str:
     if outcome is None:
-        return "no time yet"
+        return NO_TIME
     return f"{outcome.status}: {outcome.reason}"
 
 
 def _judge(found: PaperTable, figure: Figure, ours: Estimate) -> Verdict:
-    return judge(ours, figure.value, figure.rounding, found.better)
+    return judge(ours, figure.value, margin(figure), found.better)
 
 
 def _averages(found: PaperTable, lines: Sequence[Line]) -> list[Line]:
@@ -104,13 +124,13 @@ def _averages(found: PaperTable, lines: Sequence[Line]) -> list[Line]:
             made.append(dataclasses.replace(empty, why=why))
             continue
         ours = average(known)
-        judged = all(part.verdict != "not run" for part in parts)
+        unjudged = next((part.why for part in parts if part.verdict == "not run"), None)
         made.append(
             dataclasses.replace(
                 empty,
                 ours=ours,
-                verdict=_judge(found, figure, ours) if judged else "not run",
-                why="" if judged else QUICK_REASON,
+                verdict=_judge(found, figure, ours) if unjudged is None else "not run",
+                why=unjudged or "",
                 seconds=sum(part.seconds for part in parts),
             )
         )

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from ..tasks.lra.recipes import PLANS
 from ..tasks.uea.archive import ARCHIVE
-from ..train.config import RunConfig
+from ..train.decision import DecisionConfig
+from ..train.sweep.configs import Config
 from .cells import Cell
 
 PEER = 0.25  # what a cell of a peer is worth, beside one of the paper's models or the Transformer
@@ -20,14 +21,17 @@ ARENA_LENGTHS = {
 }  # fmt: skip
 
 
-def ordered(cells: Sequence[Cell], seeds: Sequence[int]) -> list[RunConfig]:
+IMAGES, PATCHES = 126_689, 197  # of ImageNet-100, and of DeiT-Small/16
+
+
+def ordered(cells: Sequence[Cell], seeds: Sequence[int]) -> list[Config]:
     """The runs of the cells, those that tell most for their time first; each run once.
 
     What the seed number j (from 0) of a cell tells is w sqrt(n) / (1 + j)^2, with n test cases (an
     interval shrinks with their root) and w = 1, or a quarter for peers. Its time is taken as
     proportional to `work`.
     """
-    runs: dict[str, tuple[float, RunConfig]] = {}
+    runs: dict[str, tuple[float, Config]] = {}
     for cell in cells:
         if cell.config is None:
             continue
@@ -38,24 +42,16 @@ def ordered(cells: Sequence[Cell], seeds: Sequence[int]) -> list[RunConfig]:
     return [config for _, config in sorted(runs.values(), key=lambda run: -run[0])]
 
 
-def worth(config: RunConfig) -> float:
+def worth(config: Config) -> float:
     """What a first run tells."""
     ours = all(name in ("softmax", "primal") for name in config.attention)
     return (1.0 if ours else PEER) * math.sqrt(_test_cases(config.task))
 
 
-def work(config: RunConfig) -> float:
+def work(config: Config) -> float:
     """The multiplications of a training, roughly: for every position and layer the projections and
     the feed-forward part, and for softmax its row of the attention matrix."""
-    family, _, name = config.task.partition("/")
-    if family == "lra":
-        length = ARENA_LENGTHS[name]
-        steps = config.epochs * (config.epoch_steps or PLANS[name].steps // config.epochs)
-        positions = steps * config.batch_size * length
-    else:
-        facts = ARCHIVE[name]
-        length = facts.lengths[0].longest
-        positions = facts.cases[0] * length * config.epochs
+    positions, length = _positions(config)
     row = 4 * config.width**2 + 2 * config.width * config.feedforward
     rows = sum(
         row + (2 * length * config.width if name == "softmax" else 0) for name in config.attention
@@ -63,6 +59,26 @@ def work(config: RunConfig) -> float:
     return float(positions * rows)
 
 
+def _positions(config: Config) -> tuple[int, int]:
+    """The positions that a training sees, and the length of its sequences."""
+    family, _, name = config.task.partition("/")
+    if isinstance(config, DecisionConfig):
+        length = 3 * config.context  # return, state and action
+        return config.epochs * config.epoch_steps * config.batch_size * length, length
+    if family == "images":
+        steps = config.epochs * (config.epoch_steps or IMAGES // config.batch_size)
+        return steps * config.batch_size * PATCHES, PATCHES
+    if family == "lra":
+        length = ARENA_LENGTHS[name]
+        steps = config.epochs * (config.epoch_steps or PLANS[name].steps // config.epochs)
+        return steps * config.batch_size * length, length
+    facts = ARCHIVE[name]
+    length = facts.lengths[0].longest
+    return facts.cases[0] * length * config.epochs, length
+
+
 def _test_cases(task: str) -> int:
     family, _, name = task.partition("/")
+    if family in ("images", "rl"):  # all cells of such a table tell the same
+        return 1
     return ARENA_TEST_CASES[name] if family == "lra" else ARCHIVE[name].cases[1]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..tasks import get_task
-from ..train.config import RunConfig
 from ..train.seeds import mean_interval
+from ..train.sweep.configs import Config
 from ..train.sweep.store import Outcome
 from .cells import MODELS, Cell, cells_of
 from .lines import QUICK_REASON, Line
@@ -79,7 +79,7 @@ def _gains(
     return gains
 
 
-def _finished(config: RunConfig, seed: int, outcomes: Mapping[str, Outcome]) -> Path | None:
+def _finished(config: Config, seed: int, outcomes: Mapping[str, Outcome]) -> Path | None:
     found = outcomes.get(dataclasses.replace(config, seed=seed).fingerprint())
     if found is None or found.status != "finished":
         return None

@@ -6,10 +6,13 @@ Ours is the mean m of k seeds on a test set of n cases. Two things make it uncer
   where it counts as nothing and the line says "1 seed";
 - the test set: Wilson's 95 % interval of a share m of n cases, which is narrower towards 0 and 1.
 
+A normalised score has no test set; it is judged from two seeds on.
+
 They are independent, so the distances from m to their ends are combined as a root of squares, below
 and above on their own: low = m - sqrt((m - seeds_low)^2 + (m - wilson_low)^2), likewise high.
 
-The printed figure p stands for everything that rounds to it, p ± r. It is
+The printed figure p stands for everything that rounds to it, p ± r; where the paper prints the
+deviation of its three seeds, r is Student's t-interval of their mean. It is
 
 - "reproduced" if [low, high] and [p - r, p + r] overlap,
 - "better" if ours is beyond it on the good side,
@@ -27,8 +30,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..train.seeds import mean_interval
+from .paper_tables import Figure
 
 Verdict = Literal["reproduced", "better", "not reproduced", "not run"]
+T_OF_THREE = 4.303  # Student's t(0.975, 2)
 Z = statistics.NormalDist().inv_cdf(0.975)
 
 
@@ -43,11 +48,12 @@ class Estimate:
     deviation: float | None = None
 
 
-def estimate(accuracies: Sequence[float], cases: int) -> Estimate:
-    """From the accuracies of the seeds, shares of `cases`; the estimate is in percent."""
+def estimate(accuracies: Sequence[float], cases: int | None) -> Estimate:
+    """From the accuracies of the seeds, shares of `cases`, or from hundredths of scores, which have
+    no cases; the estimate is in percent."""
     mean, deviation, seeds = mean_interval(accuracies)
     seeds_low, seeds_high = seeds or (mean, mean)
-    test_low, test_high = wilson(mean, cases)
+    test_low, test_high = (mean, mean) if cases is None else wilson(mean, cases)
     return Estimate(
         100 * mean,
         100 * (mean - math.hypot(mean - seeds_low, mean - test_low)),
@@ -63,6 +69,13 @@ def average(parts: Sequence[Estimate]) -> Estimate:
     below = math.hypot(*(part.mean - part.low for part in parts)) / len(parts)
     above = math.hypot(*(part.high - part.mean for part in parts)) / len(parts)
     return Estimate(mean, mean - below, mean + above, min(part.seeds for part in parts))
+
+
+def margin(figure: Figure) -> float:
+    """What a printed figure may be off by: r above."""
+    if figure.deviation is None:
+        return figure.rounding
+    return max(figure.rounding, T_OF_THREE * figure.deviation / math.sqrt(3))
 
 
 def judge(ours: Estimate, paper: float, rounding: float, better: str = "higher") -> Verdict:

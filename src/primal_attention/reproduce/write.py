@@ -11,7 +11,9 @@ from ..train.files import explained, write_bytes
 from .lines import Line
 from .paper_tables import PaperTable
 
+NO_VERDICT = "no verdict"
 TITLES = ("row", "column", "paper", "ours", "difference", "95 % interval", "seeds", "verdict")
+LISTED = 12  # rows; more are counted
 HOLDOUT = (
     "Our epochs were chosen on a validation split and the test set was used once. A figure that "
     "was selected on the test set is higher by that alone."
@@ -38,23 +40,28 @@ def texts(line: Line) -> tuple[str, ...]:
         f"{difference:+.1f}",
         f"{ours.low:.1f} to {ours.high:.1f}",
         str(ours.seeds),
-        line.verdict,
+        NO_VERDICT if line.verdict == "not run" else line.verdict,
     )
 
 
-def reasons(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
-    """Why cells were not run, with the cells of each reason."""
-    found: dict[str, list[Line]] = {}
+def reasons(lines: Sequence[Line]) -> list[str]:
+    """Why cells were not run, or have a figure but no verdict; a line for each reason."""
+    found: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
         if line.verdict == "not run":
-            found.setdefault(line.why, []).append(line)
-    return list(found.items())
+            state = "not run" if line.ours is None else NO_VERDICT
+            found.setdefault((state, line.why), []).append(line)
+    return [f"{state}: {where(cells)}: {why}" for (state, why), cells in found.items()]
 
 
 def counted(lines: Sequence[Line]) -> str:
     """ "2 reproduced, 1 better, 107 not run"."""
-    names = ("reproduced", "better", "not reproduced", "not run")
-    counts = {name: sum(line.verdict == name for line in lines) for name in names}
+    names = ("reproduced", "better", "not reproduced", NO_VERDICT, "not run")
+    states = [
+        NO_VERDICT if line.verdict == "not run" and line.ours is not None else line.verdict
+        for line in lines
+    ]
+    counts = {name: states.count(name) for name in names}
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
 
 
@@ -66,10 +73,11 @@ def notes(found: PaperTable, lines: Sequence[Line], protocol: str = "paper") -> 
             names = [*note.rows, *note.columns]
             about = f"{', '.join(names)}: " if names and len(names) < 4 else ""
             kept.append(f"{about}{note.text}")
-    for one in found.references:
-        kept.append(
-            f"Outside the paper: {one.name} {one.average:.1f} ({one.protocol}; {one.source})."
+    if found.references:
+        listed = "; ".join(
+            f"{one.name} {one.average:.1f} ({one.source})" for one in found.references
         )
+        kept.append(f"Outside the paper, {found.references[0].protocol}: {listed}.")
     return kept
 
 
@@ -100,8 +108,7 @@ def as_markdown(
     partial = [line for line in shown if line.missing]
     out += [f"- {x.row}, {x.column}: without {'; '.join(x.missing)}" for x in partial]
     if why := reasons(lines):
-        out += ["", "Not run, and why:", ""]
-        out += [f"- {where(cells)}: {reason}" for reason, cells in why]
+        out += ["", *(f"- {reason}" for reason in why)]
     out += ["", "Notes:", "", *(f"- {note}" for note in notes(found, lines, protocol))]
     return "\n".join(out) + "\n"
 
@@ -145,7 +152,7 @@ def write_all(
 def where(cells: Sequence[Line]) -> str:
     """The cells of a reason, shortened: "JapaneseVowels (Trans., Re.)" or "110 cells"."""
     rows = list(dict.fromkeys(cell.row for cell in cells))
-    if len(rows) > 3:
+    if len(rows) > LISTED:
         return f"{len(cells)} cells"
     found = []
     for row in rows:

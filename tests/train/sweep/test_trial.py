@@ -11,6 +11,9 @@ import time
 import pytest
 
 from primal_attention.train import Observer, RunConfig, train
+from primal_attention.train.decision import DecisionConfig, DecisionResult, DecisionStart
+from primal_attention.train.events import StepEvent
+from primal_attention.train.files import write_json
 from primal_attention.train.sweep import (
     MedianRule,
     Store,
@@ -22,6 +25,7 @@ from primal_attention.train.sweep import (
     work,
     work_in_processes,
 )
+from primal_attention.train.sweep.configs import config_of
 
 QUICK = {
     "task": "uea/BasicMotions", "width": 8, "heads": 2, "feedforward": 8, "rank": 2, "epochs": 2,
@@ -215,3 +219,63 @@ def test_what_a_killed_process_was_at_is_taken_up(store):
     lines = [json.loads(line) for line in (store.root / "outcomes.jsonl").open()]
     assert sorted(line["settings"]["seed"] for line in lines) == [0, 1, 2]
     assert {line["status"] for line in lines} == {"finished"}
+
+
+# -- runs that learn to act ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def acting(monkeypatch):
+    """Stands for a run that learns to act: two steps, and a score of 74.5."""
+    from primal_attention.train.sweep import configs
+
+    def result(run, config):
+        return DecisionResult(
+            run=run, target=3600.0, returns=(1.0,), returned=1.0, deviation=0.0, score=74.5,
+            data_mean=1.0, best_decile=1.0, decisions_per_second=1.0, seconds=3.0, parameters=7,
+            peak_memory_mb=1.0,
+        )  # fmt: skip
+
+    def begin(config, *, root, name, observer):
+        run = root / name
+        run.mkdir()
+        write_json(run / "config.json", config.to_dict())
+        write_json(run / "result.json", result(run, config).to_dict())
+        observer.run_started(DecisionStart(run, config, 7, "data", 5, 50, 0, 2))
+        for step in (1, 2):
+            observer.step(StepEvent(1, step, 2, step, 2, 0.5, None, 1.0, 1e-3))
+        return result(run, config)
+
+    monkeypatch.setattr(configs, "train_decision", begin)
+    return DecisionConfig(task="rl/hopper-medium", epochs=1, epoch_steps=2)
+
+
+def test_a_run_that_learns_to_act(store, acting, tmp_path):
+    (tmp_path / "data" / "d4rl").mkdir(parents=True)
+    file = tmp_path / "data" / "d4rl" / "hopper_medium-v2.hdf5"
+    file.touch()
+    config = dataclasses.replace(acting, data_dir=str(tmp_path / "data"))
+    assert config_of(config.to_dict()) == config
+
+    seen = []
+
+    class Notes(Observer):
+        def run_started(self, start):
+            seen.append((start.config.task, start.train_cases, start.steps))
+
+        def step(self, event):
+            seen.append(event.step)
+
+    outcome = run_trial(config, store, Terms(), observer=Notes())
+    assert seen == [("rl/hopper-medium", 5, 2), 1, 2]
+    assert (outcome.status, outcome.accuracy, outcome.cases) == ("finished", 0.745, None)
+    assert outcome.data == str(file)
+    assert store.outcomes()[config.fingerprint()] == outcome
+    other = Store(tmp_path / "other")
+    assert adopt(other, store.runs) == 1
+    assert other.outcomes()[config.fingerprint()].accuracy == 0.745
+
+
+def test_a_deadline_pauses_a_run_that_learns_to_act(store, acting):
+    outcome = run_trial(acting, store, Terms(deadline=time.time()))
+    assert (outcome.status, outcome.reason) == ("paused", "out of time: 1 of 2 steps are done")

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from ..config import RunConfig
 from ..errors import RunError
-from .runner import Found
+from .configs import Config, config_of
+from .runner import Found, More
 from .store import DEATHS, Outcome, Store
 from .trial import Terms, is_open, run_trial
 
@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 10.0
 
 
 def work_on_cluster(
-    configs: Sequence[RunConfig],
+    configs: Sequence[Config],
     store: Store,
     terms: Terms,
     *,
@@ -28,10 +28,12 @@ def work_on_cluster(
     cpus: float = 1,
     gpus: float = 0,
     found: Found | None = None,
+    more: More | None = None,
 ) -> None:
     """Do what is open on a Ray cluster, one task for every run with the CPUs and GPUs it needs.
 
-    A task whose worker or node is lost is started again elsewhere and continues from the last
+    `more` is asked for further runs whenever the cluster has places for them, and gives none in the
+    end. A task whose worker or node is lost is started again elsewhere and continues from the last
     checkpoint. Claims in the store keep a run that is still alive from being done twice.
     `address` is that of `ray.init`: "auto", "HOST:PORT" or "ray://HOST:PORT".
     """
@@ -43,12 +45,28 @@ def work_on_cluster(
         raise RunError(f"no Ray cluster answers at {address!r}: {error}") from error
     task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=DEATHS)(_task)
     root = str(store.root.resolve())
-    waiting: dict[Any, RunConfig] = {}
-    known = store.outcomes()
-    try:
-        for config in configs:
+    waiting: dict[Any, Config] = {}
+
+    def submit(runs: Sequence[Config]) -> None:
+        known = store.outcomes()
+        for config in runs:
             if is_open(known.get(config.fingerprint()), terms):
                 waiting[task.remote(root, config.to_dict(), terms, cpus)] = config
+
+    def refill() -> None:
+        while more is not None and (free := _places(ray, cpus, gpus) - len(waiting)) > 0:
+            if not (new := more(free)):
+                return
+            submit(new)
+
+    try:
+        if not _places(ray, cpus, gpus):
+            raise RunError(
+                f"a run needs {cpus:g} CPUs and {gpus:g} GPUs; expected a node of the cluster at "
+                f"{address!r} that has them"
+            )
+        submit(configs)
+        refill()
         while waiting:
             ready, _ = ray.wait(list(waiting), num_returns=1)
             for reference in ready:
@@ -59,12 +77,23 @@ def work_on_cluster(
                     waiting[task.remote(root, config.to_dict(), terms, cpus)] = config
                 elif found is not None:
                     found(outcome)
+            refill()
     except BaseException:
         for reference in waiting:
             ray.cancel(reference, force=False)
         raise
     finally:
         ray.shutdown()
+
+
+def _places(ray: Any, cpus: float, gpus: float) -> int:
+    """How many runs the nodes that are alive hold at the same time."""
+    needs = {"CPU": cpus, "GPU": gpus}
+    return sum(
+        min(int(node["Resources"].get(kind, 0) / need) for kind, need in needs.items() if need)
+        for node in ray.nodes()
+        if node["Alive"]
+    )
 
 
 def _check(address: str) -> None:
@@ -78,7 +107,7 @@ def _check(address: str) -> None:
         raise RunError(f"no Ray cluster answers at {address!r}: {error}") from error
 
 
-def _get(ray: Any, reference: Any, config: RunConfig, store: Store) -> Outcome | None:
+def _get(ray: Any, reference: Any, config: Config, store: Store) -> Outcome | None:
     """The outcome of a task; an outcome of its own if all retries were lost."""
     try:
         values = ray.get(reference)
@@ -97,11 +126,11 @@ def _task(
     import torch
 
     torch.set_num_threads(max(1, int(cpus)))
+    config = config_of(settings)
     if terms.over:
-        config = RunConfig.from_dict(settings)
         late = Outcome(config.fingerprint(), "paused", settings, reason="out of time")
         return late.to_dict()
-    outcome = run_trial(RunConfig.from_dict(settings), Store(root), terms)
+    outcome = run_trial(config, Store(root), terms)
     return None if outcome is None else outcome.to_dict()
 
 

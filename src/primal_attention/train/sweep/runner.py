@@ -11,20 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from ..config import RunConfig
 from ..errors import RunError
 from ..events import Observer
+from .configs import Config, config_of
 from .store import DEATHS, Outcome, Store
 from .trial import Terms, is_open, run_trial
 
 Found = Callable[[Outcome], None]
+More = Callable[[int], Sequence[Config]]  # further runs for so many places; none ends the work
 MISSES = 3  # runs in a row that do not fit into the time, after which no others are tried
 POLL_SECONDS = 0.2
 INTERRUPTED = 130  # the exit code
 
 
 def work(
-    configs: Sequence[RunConfig],
+    configs: Sequence[Config],
     store: Store,
     terms: Terms,
     *,
@@ -53,7 +54,7 @@ def work(
 
 
 def work_in_processes(
-    configs: Sequence[RunConfig],
+    configs: Sequence[Config],
     store: Store,
     terms: Terms,
     *,
@@ -76,7 +77,7 @@ def work_in_processes(
 
 
 def _once(
-    configs: Sequence[RunConfig],
+    configs: Sequence[Config],
     store: Store,
     terms: Terms,
     workers: int,
@@ -129,6 +130,6 @@ def _worker(root: str, settings: Sequence[Mapping[str, Any]], terms: Terms, thre
 
     torch.set_num_threads(threads)
     try:
-        work([RunConfig.from_dict(one) for one in settings], Store(root), terms)
+        work([config_of(one) for one in settings], Store(root), terms)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

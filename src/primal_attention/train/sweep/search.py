@@ -1,7 +1,12 @@
-"""A search instead of a grid: Optuna proposes points, the store remembers them."""
+"""A search instead of a grid: Optuna proposes points, the store remembers them.
+
+Points are proposed when there are places for their runs, whether earlier ones have ended or not:
+the sampler knows the open points too, and keeps away from them.
+"""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -11,13 +16,14 @@ from ..config import RunConfig
 from ..errors import RunError
 from ..files import explained, read_json, write_json
 from ..folder import locked
+from .runner import More
 from .space import Range, Space, trials
 from .store import Outcome, Store
 from .trial import COMPARED
 
 FILE = "search.json"
 ASKS = 20  # proposals for a point, of which some are known already
-Engine = Callable[[Sequence[RunConfig]], None]  # does runs, wherever
+Engine = Callable[[Sequence[RunConfig], More], None]  # does runs, wherever, and then more
 
 
 def search(
@@ -28,9 +34,8 @@ def search(
     engine: Engine,
     *,
     count: int,
-    at_once: int = 1,
 ) -> list[RunConfig]:
-    """Do the runs of `count` points, `at_once` proposed together; returns the runs.
+    """Do the runs of `count` points; returns the runs.
 
     A point is worth its mean accuracy over seeds on the set that chooses the epochs (of a run that
     was stopped, its best so far). The points are in search.json, so a search that was interrupted
@@ -42,10 +47,11 @@ def search(
     distributions = {name: _distribution(optuna, values) for name, values in space.items()}
     with locked(store.root):
         points = _read(base, store, space)[:count]
-        engine(trials(base, points, seeds))
-        while len(points) < count:
+
+        def more(places: int) -> list[RunConfig]:
+            wanted = min(math.ceil(places / len(seeds)), count - len(points))
             study = _study(optuna, distributions, base, points, seeds, store)
-            wanted, new = min(at_once, count - len(points)), list[dict[str, Any]]()
+            new: list[dict[str, Any]] = []
             for _ in range(ASKS * wanted):
                 if len(new) == wanted:
                     break
@@ -53,12 +59,13 @@ def search(
                 point = {name: proposed[name] for name in space}
                 if point not in [*points, *new] and _is_valid(base, point, seeds):
                     new.append(point)
-            if not new:  # a small space
-                break
-            points += new
-            with explained(f"write into {store.root}"):
-                write_json(store.root / FILE, {**_describe(base, space), "points": points})
-            engine(trials(base, new, seeds))
+            if new:  # otherwise the space is small
+                points.extend(new)
+                with explained(f"write into {store.root}"):
+                    write_json(store.root / FILE, {**_describe(base, space), "points": points})
+            return trials(base, new, seeds)
+
+        engine(trials(base, points, seeds), more)
     return trials(base, points, seeds)
 
 
@@ -79,7 +86,8 @@ def _study(
     seeds: Sequence[int],
     store: Store,
 ) -> Any:
-    """A study that knows what the points are worth; it draws other numbers with every point."""
+    """A study that knows what the points are worth, and which are at work; it draws other numbers
+    with every point."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=len(points), constant_liar=True)
     study = optuna.create_study(direction="maximize", sampler=sampler)
@@ -87,13 +95,16 @@ def _study(
     for point in points:
         found = [outcomes.get(c.fingerprint()) for c in trials(base, [point], seeds)]
         values = [worth for one in found if (worth := _worth(one)) is not None]
-        if values:
-            trial = optuna.trial.create_trial(
-                params=dict(point),
-                distributions=dict(distributions),
-                value=statistics.fmean(values),
-            )
-            study.add_trial(trial)
+        if not values and None not in found:  # all of its runs failed
+            continue
+        state = optuna.trial.TrialState
+        trial = optuna.trial.create_trial(
+            state=state.COMPLETE if values else state.RUNNING,
+            params=dict(point),
+            distributions=dict(distributions),
+            value=statistics.fmean(values) if values else None,
+        )
+        study.add_trial(trial)
     return study
 
 

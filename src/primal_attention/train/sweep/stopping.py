@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ...tasks.stores import Building
 from ..events import EpochEvent, Observer, RunResult, RunStart, StepEvent
 
 
@@ -94,7 +95,8 @@ class Deadline(Stopper):
         if self._whole and spent >= self.PATIENCE:
             left = spent / (event.step - self._before) * (event.steps - event.step)
             if now + left > self._deadline:
-                self.stop(f"needs {left / 60:.0f} min more: {share}")
+                time_left = f"{left:.0f} s" if left < 100 else f"{left / 60:.0f} min"
+                self.stop(f"needs {time_left} more: {share}")
 
 
 class Several(Observer):
@@ -102,6 +104,9 @@ class Several(Observer):
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = list(observers)
+
+    def building(self, event: Building) -> None:
+        self._tell(lambda one: one.building(event))
 
     def run_started(self, start: RunStart) -> None:
         self._tell(lambda one: one.run_started(start))

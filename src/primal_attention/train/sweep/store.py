@@ -21,6 +21,7 @@ from ..config import RunConfig
 from ..errors import RunError
 from ..files import explained
 from ..folder import stem
+from .configs import Config
 
 Status = Literal["finished", "stopped", "failed", "paused"]
 DEATHS = 3  # that a run may cause before it counts as failed
@@ -30,7 +31,10 @@ DEATHS = 3  # that a run may cause before it counts as failed
 class Outcome:
     """How a run ended: finished, "stopped" as hopeless, failed, or "paused" for want of time, to be
     continued. `accuracy` is the reported one (finished runs), `curve` the accuracy of
-    every epoch on the set that chooses the epoch, `cases` the size of the set that was reported."""
+    every epoch on the set that chooses the epoch, `cases` the size of the set that was reported.
+
+    Of a run that learns to act, `accuracy` is the normalised score in hundreds, there are no
+    cases, and `data` says which recorded episodes it learned from."""
 
     fingerprint: str
     status: Status
@@ -43,6 +47,7 @@ class Outcome:
     seconds: float = 0.0
     curve: tuple[float, ...] = field(default=())
     reason: str | None = None
+    data: str = ""
 
     @property
     def done(self) -> bool:
@@ -83,9 +88,10 @@ class Store:
     def _file(self) -> Path:
         return self.root / "outcomes.jsonl"
 
-    def folder(self, config: RunConfig) -> Path:
+    def folder(self, config: Config) -> Path:
         """Where a run lies, or will."""
-        return self.runs / f"{stem(config)}-{config.fingerprint()[:12]}"
+        engine = config if isinstance(config, RunConfig) else config.engine()
+        return self.runs / f"{stem(engine)}-{config.fingerprint()[:12]}"
 
     def outcomes(self) -> dict[str, Outcome]:
         """The last outcome of every fingerprint; a line that is only half written is left out."""
@@ -110,7 +116,7 @@ class Store:
             os.fsync(file.fileno())
 
     @contextmanager
-    def claim(self, config: RunConfig) -> Iterator[int | None]:
+    def claim(self, config: Config) -> Iterator[int | None]:
         """Own a run for the time of a `with`; None if a process that is alive does.
 
         Otherwise gives how many owners died in it before, without an exception, as a process

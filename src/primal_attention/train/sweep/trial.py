@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import resume, train
-from ..config import RunConfig
-from ..events import Observer, RunResult
+from ..decision import DecisionResult
+from ..events import Observer
 from ..files import read_json
 from ..metrics import read_metrics
+from .configs import Config, Result, config_of, do, result_of
 from .stopping import Deadline, MedianRule, Several, StopHopeless, Stopper
 from .store import DEATHS, Outcome, Status, Store
 
@@ -45,7 +45,7 @@ def is_open(known: Outcome | None, terms: Terms) -> bool:
     return known.status == "stopped" and terms.rule is None
 
 
-def reopen(configs: Sequence[RunConfig], store: Store) -> None:
+def reopen(configs: Sequence[Config], store: Store) -> None:
     """Let runs that failed be tried again."""
     known = store.outcomes()
     for config in configs:
@@ -55,7 +55,7 @@ def reopen(configs: Sequence[RunConfig], store: Store) -> None:
 
 
 def run_trial(
-    config: RunConfig, store: Store, terms: Terms, *, observer: Observer | None = None
+    config: Config, store: Store, terms: Terms, *, observer: Observer | None = None
 ) -> Outcome | None:
     """Do a run, or continue it, and keep its outcome; what is done is not done again. None if
     another process is at work on it. An error becomes the outcome; Ctrl-C is passed on."""
@@ -75,7 +75,7 @@ def run_trial(
     return outcome
 
 
-def _run(config: RunConfig, store: Store, terms: Terms, observer: Observer | None) -> Outcome:
+def _run(config: Config, store: Store, terms: Terms, observer: Observer | None) -> Outcome:
     run = store.folder(config)
     stoppers = _stoppers(config, store, terms, run)
     audience = Several([*stoppers, *([observer] if observer else [])])
@@ -85,10 +85,7 @@ def _run(config: RunConfig, store: Store, terms: Terms, observer: Observer | Non
         "run": str(run),
     }
     try:
-        if run.exists():
-            result = resume(run, observer=audience)
-        else:
-            result = train(config, root=store.runs, name=run.name, observer=audience)
+        result = do(config, run, audience)
     except KeyboardInterrupt:
         asked = next((one for one in stoppers if one.reason is not None), None)
         if asked is None:  # the user
@@ -98,12 +95,10 @@ def _run(config: RunConfig, store: Store, terms: Terms, observer: Observer | Non
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         return Outcome(**common, status="failed", reason=reason, curve=curve(run))
-    if not isinstance(result, RunResult):
-        raise TypeError(f"{run} is a folder of seeds; expected one run")
     return finished(config, result)
 
 
-def _stoppers(config: RunConfig, store: Store, terms: Terms, run: Path) -> list[Stopper]:
+def _stoppers(config: Config, store: Store, terms: Terms, run: Path) -> list[Stopper]:
     found: list[Stopper] = []
     if terms.rule is not None:
         fingerprint = config.fingerprint()
@@ -116,7 +111,7 @@ def _stoppers(config: RunConfig, store: Store, terms: Terms, run: Path) -> list[
                 for key, one in known
                 if key != fingerprint
                 and one.done
-                and all(one.settings.get(name) == own[name] for name in COMPARED)
+                and all(one.settings.get(name) == own.get(name) for name in COMPARED)
             ]
 
         found.append(StopHopeless(terms.rule, others, curve(run)))
@@ -128,12 +123,17 @@ def _stoppers(config: RunConfig, store: Store, terms: Terms, run: Path) -> list[
 def curve(run: Path) -> tuple[float, ...]:
     """The accuracy of every epoch that a run has done; empty where there is none."""
     with suppress(OSError, ValueError):
-        return tuple(line["accuracy"] for line in read_metrics(run) if line["kind"] == "epoch")
+        epochs = [line for line in read_metrics(run) if line["kind"] == "epoch"]
+        return tuple(
+            line["score"] / 100 if "score" in line else line["accuracy"] for line in epochs
+        )
     return ()
 
 
-def finished(config: RunConfig, result: RunResult) -> Outcome:
+def finished(config: Config, result: Result) -> Outcome:
     """The outcome of a run that has a result."""
+    if isinstance(result, DecisionResult):
+        return _acted(config, result)
     selected = result.validation_accuracy
     return Outcome(
         fingerprint=config.fingerprint(),
@@ -146,6 +146,23 @@ def finished(config: RunConfig, result: RunResult) -> Outcome:
         cases=sum(map(sum, result.confusion)),
         seconds=result.seconds,
         curve=curve(result.run),
+    )
+
+
+def _acted(config: Config, result: DecisionResult) -> Outcome:
+    from ...tasks.rl import get_rl_task
+
+    return Outcome(
+        fingerprint=config.fingerprint(),
+        status="finished",
+        settings=config.to_dict(),
+        run=str(result.run),
+        label="normalised score after the last epoch",
+        accuracy=result.score / 100,
+        selected=result.score / 100,
+        seconds=result.seconds,
+        curve=curve(result.run),
+        data=str(get_rl_task(config.task).find(config.data_dir) or ""),
     )
 
 
@@ -166,7 +183,7 @@ def adopt(store: Store, folder: Path | str) -> int:
 def _read(run: Path) -> Outcome | None:
     with suppress(ValueError, TypeError, KeyError):  # of another program or version
         settings: Mapping[str, Any] = read_json(run / "config.json")
-        result = RunResult.from_dict(run, read_json(run / "result.json"))
-        if not result.label.startswith("validation"):
-            return finished(RunConfig.from_dict(settings), result)
+        result = result_of(run, read_json(run / "result.json"))
+        if isinstance(result, DecisionResult) or not result.label.startswith("validation"):
+            return finished(config_of(settings), result)
     return None

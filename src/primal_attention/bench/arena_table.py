@@ -1,0 +1,169 @@
+"""Seconds per 1,000 training steps and peak memory over all tasks of the arena, as texts."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..train.files import explained, write_bytes, write_json
+from .candidates import MATERIALISED, SOFTMAX
+from .results import Results, Status
+from .table import SKIPPED, short
+
+TITLES = {
+    "seconds_per_1k": "Seconds per 1,000 training steps (times faster than softmax materialised, "
+    "and than fused)",
+    "peak_mb": "Peak memory above inputs and parameters, MB (times less than softmax materialised, "
+    "and than fused)",
+}
+LEGEND = (
+    "`softmax:materialised` has its N x N matrices in memory, as the paper's Transformer had; "
+    "`softmax` is the fused kernel of torch. `primal:data` is PrimalFormer; Primal.+Trans. is "
+    "`softmax:materialised+primal:data`, and `softmax+primal:data` with the fused kernel."
+)
+
+
+@dataclass(frozen=True)
+class ArenaCell:
+    """A model on a task. The ratios are how many times faster, or smaller, it is than softmax:
+    of time the median of those within a round. What is not "measured" has a reason."""
+
+    task: str
+    candidate: str
+    length: int
+    batch: int
+    status: Status
+    reason: str | None = None
+    seconds_per_1k: float | None = None
+    faster_than_materialised: float | None = None
+    faster_than_fused: float | None = None
+    peak_mb: float | None = None
+    smaller_than_materialised: float | None = None
+    smaller_than_fused: float | None = None
+
+
+def arena_cells(found: Mapping[str, Results]) -> list[ArenaCell]:
+    """The cells of all tasks, {task: results}."""
+    return [
+        _cell(task, results, name)
+        for task, results in found.items()
+        for name in results.candidates
+        if (name, results.lengths[0]) in results.cells
+    ]
+
+
+def _cell(task: str, results: Results, name: str) -> ArenaCell:
+    length = results.lengths[0]
+    cell = results.cells[name, length]
+    peaks = [results.cells.get((unit, length)) for unit in (MATERIALISED, SOFTMAX)]
+    materialised, fused = (None if unit is None else unit.peak_mb for unit in peaks)
+    return ArenaCell(
+        task, name, length, results.settings.batch, cell.status, cell.reason,
+        None if cell.seconds is None else 1000 * cell.seconds,
+        _over(1.0, cell.over_materialised),
+        _over(1.0, cell.over_softmax),
+        cell.peak_mb,
+        _over(materialised, cell.peak_mb),
+        _over(fused, cell.peak_mb),
+    )  # fmt: skip
+
+
+def _over(one: float | None, other: float | None) -> float | None:
+    return one / other if one is not None and other is not None and other > 0 else None
+
+
+def rows(cells: Sequence[ArenaCell], quantity: str) -> list[list[str]]:
+    """The body of a table: a row for each model, a column for each task."""
+    tasks = list(dict.fromkeys(cell.task for cell in cells))
+    by_place = {(cell.candidate, cell.task): cell for cell in cells}
+    names = list(dict.fromkeys(cell.candidate for cell in cells))
+    return [
+        [name, *(cell_text(by_place.get((name, task)), quantity) for task in tasks)]
+        for name in names
+    ]
+
+
+def header(cells: Sequence[ArenaCell]) -> list[str]:
+    """A model's column, then "text: N = 4096, batch 4"."""
+    heads = {
+        cell.task: f"{cell.task.partition('/')[2]}: N = {cell.length}, batch {cell.batch}"
+        for cell in cells
+    }
+    return ["", *heads.values()]
+
+
+def cell_text(cell: ArenaCell | None, quantity: str) -> str:
+    """ "136 (27.8×, 12.4×)": the value, and how much better than softmax in both forms."""
+    if cell is None:
+        return ""
+    value = getattr(cell, quantity)
+    if value is None:
+        return SKIPPED.get(cell.status, "–")
+    kind = "faster" if quantity == "seconds_per_1k" else "smaller"
+    ratios = [getattr(cell, f"{kind}_than_{unit}") for unit in ("materialised", "fused")]
+    told = ", ".join("–" if ratio is None else f"{short(ratio)}×" for ratio in ratios)
+    return f"{short(value)} ({told})"
+
+
+def reasons(cells: Sequence[ArenaCell]) -> list[str]:
+    """A line for each cell that is not measured."""
+    return [
+        f"{cell.candidate}, {cell.task}: {SKIPPED[cell.status]}: {cell.reason}"
+        for cell in cells
+        if cell.reason is not None
+    ]
+
+
+def arena_csv(cells: Sequence[ArenaCell]) -> str:
+    text = io.StringIO()
+    names = [f.name for f in dataclasses.fields(ArenaCell)]
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(dataclasses.asdict(cell) for cell in cells)
+    return text.getvalue()
+
+
+def arena_markdown(found: Mapping[str, Results], command: str) -> str:
+    """All of it, with the command and the machine."""
+    cells, first = arena_cells(found), next(iter(found.values()))
+    place, settings = first.environment, first.settings
+    work = "Training steps" if settings.mode == "training" else "Forward passes"
+    blocks = [
+        f"**{work} of the models of the Long-Range Arena: width {settings.width}, "
+        f"{settings.heads} heads, {settings.dtype}**",
+        f"    {command}",
+        f"{place['processor']}, {settings.threads} of {place['cores']} cores, torch "
+        f"{place['torch']}, primal-attention {place['primal-attention']}. Random tokens without "
+        f"padding, no dropout. Times are medians over {settings.repeats} interleaved rounds, "
+        "ratios medians of those within a round; every memory figure is from a process of its own.",
+        LEGEND,
+    ]
+    for quantity, title in TITLES.items():
+        lines = [header(cells), ["---", *("---:" for _ in found)], *rows(cells, quantity)]
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        blocks += [f"**{title}**", table]
+    if notes := reasons(cells):
+        blocks += ["**Not measured**", "\n".join(f"- {note}" for note in notes)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def arena_json(found: Mapping[str, Results], command: str) -> dict[str, Any]:
+    return {
+        "command": command,
+        "environment": next(iter(found.values())).environment,
+        "settings": {task: results.settings.to_dict() for task, results in found.items()},
+        "cells": [dataclasses.asdict(cell) for cell in arena_cells(found)],
+    }
+
+
+def write_arena(folder: Path, found: Mapping[str, Results], command: str) -> None:
+    """Write lra.json, lra.csv and lra.md."""
+    with explained(f"write into {folder}"):
+        write_json(folder / "lra.json", arena_json(found, command))
+        write_bytes(folder / "lra.csv", arena_csv(arena_cells(found)).encode())
+        write_bytes(folder / "lra.md", arena_markdown(found, command).encode())
