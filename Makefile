@@ -14,7 +14,7 @@ PYTHON ?= python3.11 python3
 PYTEST_ARGS ?= -n auto
 test test-slow: export OMP_NUM_THREADS = 1
 
-.PHONY: help setup demo test test-slow lint format bench clean
+.PHONY: help setup demo test test-slow lint format bench docs clean
 
 help: ## print the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) \
@@ -46,13 +46,23 @@ $(STAMP): pyproject.toml constraints.txt
 	done; \
 	echo 'setup: the installation failed' >&2; exit 1
 
+# further extras, on top of that
+$(VENV)/.extra-%: $(STAMP)
+	@echo 'setup: installing the extras $*'
+	@export PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1; \
+	for wait in 15 45 0; do \
+	  if $(PY) -m pip install --quiet -e '.[$*]' -c constraints.txt; then touch $@; exit 0; fi; \
+	  if [ $$wait -gt 0 ]; then echo "setup: failed, trying again in $$wait s" >&2; sleep $$wait; fi; \
+	done; \
+	echo 'setup: the installation failed' >&2; exit 1
+
 demo: $(STAMP) ## run the demonstration
 	@$(PY) examples/demo.py
 
 test: lint ## lint, type check, and run the tests
 	$(PY) -m pytest $(PYTEST_ARGS)
 
-test-slow: $(STAMP) ## run the slow tests only
+test-slow: $(VENV)/.extra-ray,rl ## run the slow tests only
 	$(PY) -m pytest -m slow $(PYTEST_ARGS)
 
 lint: $(STAMP) ## ruff check, ruff format --check, mypy
@@ -67,6 +77,9 @@ format: $(STAMP) ## sort imports, apply safe fixes, format
 bench: $(STAMP) ## time and memory of the attentions
 	@$(PY) benchmarks/attention.py
 
+docs: $(VENV)/.extra-docs ## build the documentation into site/, open site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+
 clean: ## remove .venv, caches and build products
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

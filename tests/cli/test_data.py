@@ -37,6 +37,7 @@ def test_generate_listops(call, tmp_path):
     assert len((folder / "basic_train.tsv").read_text().splitlines()) == 31
     assert "1 of 1 parts" in done.stderr
     assert "MIN 0." in done.stdout
+    assert "(published: at most 10)" in done.stdout
     assert str(folder) in done.stdout.replace("\n", "")
 
 

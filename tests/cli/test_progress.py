@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from primal_attention.cli.progress import LiveLine, PlainLines, Watch, watch
+from primal_attention.tasks.stores import Building
 from primal_attention.train import EpochEvent, RunConfig, RunStart, StepEvent
 
 EPOCHS, BATCHES = 50, 4
@@ -28,11 +29,24 @@ def story(observer, ksvd=0.125):
     observer.close()
 
 
-def written(terminal, make, **options):
+def written(terminal, make, tell=story, **options):
     file = io.StringIO()
     console = Console(file=file, force_terminal=terminal, width=80, color_system=None)
-    story(make(console), **options)
+    tell(make(console), **options)
     return file.getvalue()
+
+
+def drawn(text):
+    """The lines of a terminal, as they were drawn one over the other."""
+    return [re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", part) for part in re.split(r"[\r\n]+", text)]
+
+
+def stores(observer):
+    """Two stores are built, then a run begins."""
+    for name, total in (("lra/text train", 9000), ("a.tar", None)):
+        for done in range(0, 10_000, 1000):
+            observer.building(Building(name, done, total))
+    story(observer)
 
 
 def test_plain_lines_are_few():
@@ -54,8 +68,8 @@ def test_plain_lines_without_ksvd_loss():
 def test_live_line_shows_everything_in_one_line(monkeypatch):
     monkeypatch.setattr("primal_attention.cli.progress.LIVE_SECONDS", -1.0)
     text = written(True, LiveLine)
-    drawn = [re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", part) for part in re.split(r"[\r\n]+", text)]
-    last = [line for line in drawn if line.startswith("epoch")][-1]
+    lines = drawn(text)
+    last = [line for line in lines if line.startswith("epoch")][-1]
     for part in (
         "epoch 50/50",
         "step 4/4",
@@ -65,8 +79,27 @@ def test_live_line_shows_everything_in_one_line(monkeypatch):
         "left",
     ):
         assert part in last
-    assert max(map(len, drawn)) <= 80
+    assert max(map(len, lines)) <= 80
     assert text.rstrip().endswith("\x1b[2K"), "the line is gone at the end"
+
+
+def test_stores_in_plain_lines():
+    text = written(False, PlainLines, stores)
+    assert text.splitlines()[:3] == [
+        "reading lra/text train, once: 0 of 9,000 cases",
+        "reading lra/text train, once: 9,000 of 9,000 cases",
+        "reading a.tar, once: 0 cases",
+    ]
+    assert "epoch 50/50" in text
+
+
+def test_stores_in_a_live_line(monkeypatch):
+    monkeypatch.setattr("primal_attention.cli.progress.LIVE_SECONDS", -1.0)
+    lines = [line for line in drawn(written(True, LiveLine, stores)) if line]
+    assert any(re.match(r"reading lra/text train, once: .* 4,000 of 9,000 cases", x) for x in lines)
+    assert any(re.match(r"reading a\.tar, once: .* 9,000 cases ", x) for x in lines)
+    assert max(map(len, lines)) <= 80
+    assert "epoch 50/50" in lines[-1]
 
 
 def test_live_line_is_drawn_seldom():

@@ -82,7 +82,7 @@ def listops(
     quiet: Quiet = False,
 ) -> None:
     """ListOps: nested lists of digits and operators, and their values."""
-    from ..tasks.lra.listops_generate import generate
+    from ..tasks.lra.listops_generate import PUBLISHED, generate
     from ..tasks.lra.listops_trees import ListOpsSettings
 
     try:
@@ -95,7 +95,7 @@ def listops(
     target = _target(folder, data_dir, "lra/listops-1000")
     with progress_bar("ListOps", quiet) as bar:
         made = generate(target, settings, workers=_workers(workers), progress=bar)
-    _report(target, made._asdict())
+    _report(target, made._asdict(), PUBLISHED)
 
 
 @generate_app.command(epilog="Example: primal data generate pathfinder --data-dir ~/data")
@@ -114,13 +114,13 @@ def pathfinder(
     quiet: Quiet = False,
 ) -> None:
     """Pathfinder: are two dots joined by a dashed line? Pictures of 32 x 32."""
-    from ..tasks.lra.pathfinder_generate import PathfinderSettings, generate
+    from ..tasks.lra.pathfinder_generate import PUBLISHED, PathfinderSettings, generate
 
     settings = PathfinderSettings(pictures=pictures, seed=seed)
     target = _target(folder, data_dir, "lra/pathfinder32/curv_contour_length_14")
     with progress_bar("Pathfinder", quiet) as bar:
         made = generate(target, settings, workers=_workers(workers), progress=bar)
-    _report(target, made._asdict())
+    _report(target, made._asdict(), PUBLISHED)
 
 
 def _target(folder: Path | None, data_dir: Path | None, name: str) -> Path:
@@ -138,16 +138,17 @@ def _workers(given: int | None) -> int:
     return given or os.cpu_count() or 1
 
 
-def _report(target: Path, facts: dict[str, Any]) -> None:
+def _report(target: Path, facts: dict[str, Any], published: dict[str, str]) -> None:
+    """What was made, next to what is published of the benchmark."""
     from .show import show_rows
 
-    rows = {
-        name: ", ".join(f"{k} {v}" for k, v in value.items())
-        if isinstance(value, dict)
-        else str(value)
-        for name, value in facts.items()
-    }
-    show_rows({"folder": str(target)} | rows)
+    rows = {"folder": str(target)}
+    for name, value in facts.items():
+        several = isinstance(value, dict)
+        rows[name] = ", ".join(f"{k} {v}" for k, v in value.items()) if several else str(value)
+        if name in published:
+            rows[name] += f" (published: {published[name]})"
+    show_rows(rows)
 
 
 @contextmanager

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from ..train.events import EpochEvent, Observer, RunStart, StepEvent
+
+if TYPE_CHECKING:
+    from ..tasks.stores import Building
 
 PLAIN_SECONDS = 5.0  # between plain lines
 LIVE_SECONDS = 0.2  # between refreshes of the live line
@@ -28,12 +32,22 @@ class Watch(Observer):
 
 
 class PlainLines(Watch):
-    """A line after an epoch, the first and the last one and others every few seconds."""
+    """A line after an epoch and a part of a store, the first and the last one and others every few
+    seconds."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console, self._last = console, 0.0
         self._began, self._before = 0.0, 0  # when this process began, and the steps done before
+        self._store = ""  # the one that is being built
+
+    def building(self, event: Building) -> None:
+        now = time.monotonic()
+        goes_on = event.name == self._store and event.done != event.total
+        if goes_on and now - self._last < PLAIN_SECONDS:
+            return
+        self._store, self._last = event.name, now
+        self._line(f"reading {event.name}, once: {_count(event)}")
 
     def run_started(self, start: RunStart) -> None:
         super().run_started(start)
@@ -69,11 +83,33 @@ class LiveLine(Watch):
         self._line = TaskID(0)
         self._drawn = 0.0
         self._accuracy = ""
+        self._store = ""  # the one that is being built
 
     def run_started(self, start: RunStart) -> None:
         super().run_started(start)
         self.close()
         self._console.print(_opening(start), highlight=False, markup=False)
+        self._accuracy = ""
+        # rich measures the pace from the steps done in this process: those before do not count
+        self._open(start.step, start.steps)
+        self._epochs = start.config.epochs
+
+    def building(self, event: Building) -> None:
+        if event.name != self._store:
+            self._open(event.done, event.total)
+            self._store = event.name
+        self._draw(event.done, event.total, f"reading {event.name}, once:", _count(event))
+
+    def step(self, event: StepEvent) -> None:
+        epoch = f"epoch {event.epoch}/{self._epochs} step {event.batch}/{event.batches}"
+        self._draw(event.step, event.steps, epoch, f"{_losses(event)}{self._accuracy}")
+
+    def epoch(self, event: EpochEvent) -> None:
+        self._accuracy = f" {event.split} {100 * event.accuracy:.1f} %"
+
+    def _open(self, done: int, total: int | None) -> None:
+        """A new line, in the place of one that was."""
+        self.close()
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
@@ -85,31 +121,20 @@ class LiveLine(Watch):
             transient=True,
             expand=True,
         )
-        self._accuracy = ""
-        # rich measures the pace from the steps done in this process: those before do not count
-        self._line = self._progress.add_task(
-            "", total=start.steps, completed=start.step, figures=""
-        )
-        self._epochs = start.config.epochs
+        self._line = self._progress.add_task("", total=total, completed=done, figures="")
+        self._drawn = 0.0
         self._progress.start()
 
-    def step(self, event: StepEvent) -> None:
+    def _draw(self, done: int, total: int | None, description: str, figures: str) -> None:
         if self._progress is None:
             return
-        self._progress.update(self._line, completed=event.step)
+        self._progress.update(self._line, completed=done, total=total)
         now = time.monotonic()
-        if now - self._drawn > LIVE_SECONDS or event.step == event.steps:
+        if now - self._drawn > LIVE_SECONDS or done == total:
             self._drawn = now
-            epoch = f"epoch {event.epoch}/{self._epochs}"
             self._progress.update(
-                self._line,
-                description=f"{epoch} step {event.batch}/{event.batches}",
-                figures=f"{_losses(event)}{self._accuracy}",
-                refresh=True,
+                self._line, description=description, figures=figures, refresh=True
             )
-
-    def epoch(self, event: EpochEvent) -> None:
-        self._accuracy = f" {event.split} {100 * event.accuracy:.1f} %"
 
     def close(self) -> None:
         if self._progress is not None:
@@ -132,6 +157,10 @@ def _opening(start: RunStart) -> str:
         f"protocol: {start.parameters:,} parameters, {start.train_cases} series, "
         f"{start.steps} steps{done}\n{start.run}"
     )
+
+
+def _count(event: Building) -> str:
+    return f"{event.done:,}" + ("" if event.total is None else f" of {event.total:,}") + " cases"
 
 
 def _losses(event: StepEvent | EpochEvent) -> str:

@@ -38,7 +38,7 @@ def show_result(result: RunResult, next_command: str) -> None:
         "cost": f"{result.seconds:.1f} s, peak memory {result.peak_memory_mb:.0f} MB",
     }
     if result.cut:
-        rows["note"] = f"test series cut to the longest of the training set: {result.cut}"
+        rows["note"] = f"test cases cut to the model's length: {result.cut}"
     show_rows(rows | {"run": str(result.run), "next": next_command})
 
 
