@@ -50,7 +50,8 @@ def test_list(primal):
 def test_list_as_json(primal):
     found = json.loads(primal("list", "--json").out)
     assert [a["name"] for a in found["attentions"]] == list(available_attentions())
-    assert [t["name"] for t in found["tasks"]] == list(available_tasks())
+    episodes = [task.name for task in rl_tasks()]
+    assert [t["name"] for t in found["tasks"]] == [*available_tasks(), *episodes]
     primal_facts = next(a for a in found["attentions"] if a["name"] == "primal")
     assert primal_facts["streaming"] is True
     assert "rank" in primal_facts["options"]

@@ -173,3 +173,13 @@ def test_a_model_that_does_not_stream_says_so():
     assert not model.streams
     with pytest.raises(ValueError, match="cannot go on from a memory"):
         model.init_memory(1)
+
+
+def test_a_new_model_looks_at_states_more_than_at_the_time():
+    """Timesteps begin as a whisper: embeddings as loud as the states slow learning down."""
+    model = build("softmax", width=32)
+    states, actions, returns, times = episode(batch=7, steps=1)
+    before = model(states, actions, returns, times)
+    by_time = (model(states, actions, returns, (times + 7) % 30) - before).square().mean()
+    by_state = (model(states.flip(0), actions, returns, times) - before).square().mean()
+    assert by_time < 0.1 * by_state

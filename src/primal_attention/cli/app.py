@@ -188,11 +188,12 @@ def resume(
 def list_(as_json: AsJson = False) -> None:
     """Attentions, tasks and recipes."""
     from ..attention import attention_info, available_attentions
-    from ..tasks import available_tasks, get_task
+    from ..tasks import Task, available_tasks, get_task
+    from ..tasks.rl import RLTask, rl_tasks
     from .show import list_json, show_json, show_list
 
     attentions = [attention_info(name) for name in available_attentions()]
-    tasks = [get_task(name) for name in available_tasks()]
+    tasks: list[Task | RLTask] = [*(get_task(name) for name in available_tasks()), *rl_tasks()]
     show_json(list_json(attentions, tasks)) if as_json else show_list(attentions, tasks)
 
 

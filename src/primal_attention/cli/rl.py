@@ -116,10 +116,10 @@ def _watched(work: Callable[[DecisionObserver], Outcome], quiet: bool, several: 
 
 
 def _finish(outcome: Outcome, as_json: bool) -> None:
-    """Film an episode of every run and print what came out."""
+    """Picture an episode of every run and print what came out."""
     finished = [outcome] if isinstance(outcome, DecisionResult) else outcome.results.values()
     for result in finished:
-        _film(result.run)
+        _picture(result.run)
     if as_json:
         show_json({"run": str(outcome.run), **outcome.to_dict()})
     elif isinstance(outcome, DecisionResult):
@@ -135,19 +135,24 @@ def _finish(outcome: Outcome, as_json: bool) -> None:
         show_rows(_rows(next(iter(results.values()))) | rows if len(results) == 1 else rows)
 
 
-def _film(run: Path) -> None:
-    """An episode beside the result. A run that is done does not fail for want of a picture."""
-    path = run / "episode.gif"
-    if path.exists() or not {"MUJOCO_GL", "DISPLAY"} & set(os.environ):
+def _picture(run: Path) -> None:
+    """An episode beside the result: a film, or a plot where there is no renderer. A run that is
+    done does not fail for want of a picture."""
+    if any((run / name).exists() for name in ("episode.gif", "episode.png")):
         return
+    from ..report.episode_figure import episode
     from ..tasks.rl import get_rl_task, make_agent
-    from ..tasks.rl.film import film
+    from ..tasks.rl.film import film, play
     from ..train.decision import load_decision_model, read_decision_config
 
     try:
         config = read_decision_config(run)
+        environment = get_rl_task(config.task).environment
         agent = make_agent(load_decision_model(run), stream=config.stream)
-        film(agent, get_rl_task(config.task).environment, path, target=config.target)
+        screen = {"MUJOCO_GL", "DISPLAY"} & set(os.environ)  # without them a renderer may abort
+        if not screen or not film(agent, environment, run / "episode.gif", target=config.target):
+            played = play(agent, environment, target=config.target)
+            episode(played, environment, run / "episode", formats=["png"])
     except (ImportError, OSError, ValueError) as error:
         console(stderr=True).print(f"no picture: {error}", highlight=False, markup=False)
 
@@ -184,6 +189,14 @@ def collect(
             exists=True, file_okay=False, help="Folder with policy files; the pendulum needs none."
         ),
     ] = None,
+    algorithms: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Whose policies take turns, such as sac,sac,tqc.",
+            show_default="by the kind of set",
+        ),
+    ] = None,
     train_steps: Annotated[
         int | None,
         typer.Option(min=1, help="First train the policy of a medium set (SAC) for so many steps."),
@@ -208,13 +221,17 @@ def collect(
     if train_steps is not None:
         from ..tasks.rl.sac import train_sac
 
+        if policies is not None:
+            raise UsageError("--policies and --train-steps are both given; expected one of them")
         policies = folder / "policies"
         path = train_sac(task.environment, policies, steps=train_steps, seed=seed)
         console(stderr=True).print(str(path), highlight=False, markup=False)
     with progress_bar(task.name, quiet) as bar:
         made = record(
-            task, folder, episodes=episodes, seed=seed, policies=policies, form=form, progress=bar
-        )
+            task, folder, episodes=episodes, seed=seed, policies=policies,
+            algorithms=None if algorithms is None else algorithms.split(","),
+            form=form, progress=bar,
+        )  # fmt: skip
     show_rows(
         {
             "folder": str(made.path),

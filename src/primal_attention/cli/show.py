@@ -14,6 +14,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from ..attention import AttentionInfo
     from ..tasks import DataStatus, Task
+    from ..tasks.rl import RLTask
     from ..train import RunResult, SeedsResult
 
 FILE_WIDTH = 240  # of lines that do not go to a terminal
@@ -117,7 +118,9 @@ def show_data(found: Sequence[DataStatus]) -> None:
 ABILITIES = ("causal", "cross", "streaming", "any_length", "pair_masks")
 
 
-def list_json(attentions: Sequence[AttentionInfo], tasks: Sequence[Task]) -> dict[str, Any]:
+def list_json(
+    attentions: Sequence[AttentionInfo], tasks: Sequence[Task | RLTask]
+) -> dict[str, Any]:
     return {
         "attentions": [
             {
@@ -136,7 +139,7 @@ def list_json(attentions: Sequence[AttentionInfo], tasks: Sequence[Task]) -> dic
     }
 
 
-def show_list(attentions: Sequence[AttentionInfo], tasks: Sequence[Task]) -> None:
+def show_list(attentions: Sequence[AttentionInfo], tasks: Sequence[Task | RLTask]) -> None:
     table = new_table("attention", "time", *(a.replace("_", " ") for a in ABILITIES), "paper")
     for info in attentions:
         able = ("yes" if getattr(info, ability) else "no" for ability in ABILITIES)

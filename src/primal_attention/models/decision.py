@@ -98,6 +98,8 @@ class DecisionTransformer(nn.Module):
         self.embed_state = nn.Linear(state_dim, width, **place)
         self.embed_action = nn.Linear(action_dim, width, **place)
         self.embed_time = nn.Embedding(horizon, width, **place)
+        # torch's own start, of size one, drowns the state in noise that takes long to unlearn
+        nn.init.normal_(self.embed_time.weight, std=0.02)
         self.norm = nn.LayerNorm(width, **place)
         self.dropout = Dropout(dropout)
         act = nn.GELU() if activation == "gelu" else nn.ReLU()

@@ -8,16 +8,21 @@ print(result.label, result.accuracy, result.run)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from .config import RunConfig
 from .errors import NotFiniteError, RunError
-from .events import EpochEvent, Observer, RunResult, RunStart, StepEvent
+from .events import Audience, EpochEvent, Observer, RunResult, RunStart, StepEvent
 from .launch import is_main_process, processes
 from .metrics import read_metrics
 from .run import begin, go_on, read_config, read_result
 from .seeds import SEEDS_FILE, SeedsResult, begin_seeds, check_seeds, go_on_seeds, read_seeds
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 __all__ = [
     "EpochEvent",
@@ -51,7 +56,7 @@ def train(
     """
     config.validate()
     config = config.resolved()
-    with processes(config) as fabric:
+    with _observed(config, observer) as fabric:
         return begin(fabric, config, root=root, name=name, observer=observer)
 
 
@@ -66,7 +71,7 @@ def train_seeds(
     """Train once per seed, in one folder; a seed whose training fails does not end the others."""
     check_seeds(config, seeds)
     config = config.resolved()
-    with processes(config) as fabric:
+    with _observed(config, observer) as fabric:
         return begin_seeds(fabric, config, seeds, root=root, name=name, observer=observer)
 
 
@@ -75,9 +80,24 @@ def resume(run: Path | str, *, observer: Observer | None = None) -> RunResult | 
     run = Path(run)
     if (run / SEEDS_FILE).exists():
         config, _ = read_seeds(run)
-        with processes(config) as fabric:
+        with _observed(config, observer) as fabric:
             return go_on_seeds(fabric, run, observer=observer)
     if result := read_result(run):
         return result
-    with processes(read_config(run)) as fabric:
+    with _observed(read_config(run), observer) as fabric:
         return go_on(fabric, run, observer=observer)
+
+
+@contextmanager
+def _observed(config: RunConfig, observer: Observer | None) -> Iterator[Fabric]:
+    """The processes of a run; in the first one, the observer hears of stores that are built."""
+    with processes(config) as fabric:
+        from ..tasks.stores import heard_by  # imports torch
+
+        audience = Audience(observer if fabric.is_global_zero else None, _interrupt)
+        with heard_by(lambda event: audience.tell("building", event)):
+            yield fabric
+
+
+def _interrupt() -> NoReturn:
+    raise KeyboardInterrupt  # nothing is under way that should end first

@@ -154,12 +154,7 @@ class RunConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
         """The inverse of `to_dict`; unknown keys raise."""
-        known = [field.name for field in dataclasses.fields(cls)]
-        for key in values:
-            if key not in known:
-                raise ValueError(f"unknown setting {key!r}{near(key, known)}")
-        if "task" not in values:
-            raise ValueError("the settings lack a task; expected a name like 'uea/JapaneseVowels'")
+        check_keys(cls, values, "uea/JapaneseVowels")
         return cls(**values)
 
     def fingerprint(self) -> str:
@@ -169,7 +164,7 @@ class RunConfig:
         decisive = {
             k: v for k, v in self.to_dict().items() if k not in PLACE_FIELDS and v != plain[k]
         } | {"task": self.task}
-        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+        return digest(decisive)
 
     def attention_options(self) -> dict[str, dict[str, Any]]:
         """The options of the mechanisms, by name."""
@@ -183,6 +178,22 @@ class RunConfig:
         if "primal" in self.attention:
             found["primal"] = primal | found.get("primal", {})
         return found
+
+
+def check_keys(kind: type[Any], values: Mapping[str, Any], task: str) -> None:
+    """Raise unless all keys are fields of a dataclass of settings and there is a task, such as
+    `task`."""
+    known = [field.name for field in dataclasses.fields(kind)]
+    for key in values:
+        if key not in known:
+            raise ValueError(f"unknown setting {key!r}{near(key, known)}")
+    if "task" not in values:
+        raise ValueError(f"the settings lack a task; expected a name like {task!r}")
+
+
+def digest(values: Mapping[str, Any]) -> str:
+    """A hash of settings that does not depend on their order."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _is_integer(value: Any) -> bool:

@@ -112,6 +112,10 @@ def test_minari_reads_what_is_written(tmp_path, monkeypatch):
 
 
 def test_wrong_arguments(tmp_path):
+    with pytest.raises(ValueError, match="algorithms is empty; expected names such as 'sac'"):
+        collect(TASK, tmp_path, algorithms=[])
+    with pytest.raises(DataError, match=r"expected td3-InvertedPendulum\*\.npz in "):
+        collect(TASK, tmp_path, policies=tmp_path, algorithms=["td3"])
     with pytest.raises(ValueError, match="form is 'hdf'; expected one of 'minari', 'd4rl'"):
         collect(TASK, tmp_path, form="hdf")
     with pytest.raises(ValueError, match="episodes is 0"):

@@ -1,4 +1,4 @@
-"""Episodes as moving pictures, where a renderer is there."""
+"""Episodes to look at: as arrays, and as moving pictures where a renderer is there."""
 
 import os
 
@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from primal_attention.models.decision import DecisionTransformer
-from primal_attention.tasks.rl import get_environment, make_agent
-from primal_attention.tasks.rl.film import film
+from primal_attention.tasks.rl import evaluate, get_environment, make_agent
+from primal_attention.tasks.rl.film import film, play
 
 pytest.importorskip("gymnasium")
 pytest.importorskip("mujoco")
@@ -33,3 +33,15 @@ def test_without_a_renderer_there_is_no_film(tmp_path, monkeypatch):
     path = tmp_path / "a.gif"
     assert film(make_agent(model), get_environment("invertedpendulum"), path) is None
     assert not path.exists()
+
+
+def test_an_episode_is_played_as_in_an_evaluation():
+    torch.manual_seed(0)
+    model = DecisionTransformer(state_dim=4, action_dim=1, width=8, heads=2, attention=("softmax",))
+    environment = get_environment("invertedpendulum")
+    played = play(make_agent(model), environment, seed=20_000, target=7.0)
+    found = evaluate(make_agent(model), environment, episodes=1, seed=2, target=7.0)
+    assert played.target == 7.0
+    assert played.states.shape == (found.lengths[0], 4)
+    assert played.rewards.sum() == pytest.approx(found.returns[0])
+    assert abs(played.states[-1, 1]) > abs(played.states[0, 1])  # it falls

@@ -21,7 +21,7 @@ pytest.importorskip("gymnasium")
 pytest.importorskip("mujoco")
 pytest.importorskip("h5py")
 
-from primal_attention.tasks.rl import evaluate, get_rl_task, make_agent
+from primal_attention.tasks.rl import RLTask, evaluate, get_rl_task, make_agent
 from primal_attention.tasks.rl.collect import collect
 
 TASK = get_rl_task("rl/invertedpendulum-medium-replay")
@@ -65,6 +65,8 @@ def test_a_run_and_its_folder(config, tmp_path):
     assert json.loads((run / "status.json").read_text())["status"] == "finished"
     metrics = read_metrics(run)
     assert [m["kind"] for m in metrics] == (["step"] * 4 + ["epoch"]) * 2
+    layers = [m["primal_layers"] for m in metrics if m["kind"] == "epoch"]
+    assert [[len(one["objective"]) for one in epoch.values()] for epoch in layers] == [[2], [2]]
     assert all(m["ksvd_loss"] > 0 for m in metrics)
     assert len(result.returns) == 2
     assert result.best_decile == pytest.approx(TASK.load(config().data_dir).best_decile())
@@ -86,8 +88,10 @@ def test_resumed_to_the_last_bit(config, tmp_path, step):
     assert resumed.returns == whole.returns
 
 
-def test_the_trained_model_plays_as_the_run_did(config, tmp_path):
+def test_the_trained_model_plays_as_the_run_did_without_its_data(config, tmp_path, monkeypatch):
     result = train_decision(config(stream=True), root=tmp_path)
+    assert result.returned == read_metrics(result.run)[-1]["returned"]  # judged once
+    monkeypatch.setattr(RLTask, "load", None)
     agent = make_agent(load_decision_model(result.run), stream=True)
     again = evaluate(agent, TASK.environment, episodes=2, seed=10_000)
     assert again.returns == result.returns
@@ -107,6 +111,18 @@ def test_seeds(config, tmp_path):
     assert found.mean == pytest.approx(sum(scores) / 2)
     assert resume_decision(tmp_path / "both").to_dict() == found.to_dict()
     assert is_decision_run(tmp_path / "both")
+
+
+def test_the_data_are_read_once(config, tmp_path, monkeypatch):
+    read, load = [], RLTask.load
+    monkeypatch.setattr(RLTask, "load", lambda *given: read.append(given) or load(*given))
+    train_decision_seeds(config(epochs=1), [0, 1], root=tmp_path, name="both")
+    assert len(read) == 1
+    (tmp_path / "both" / "seed-1" / "result.json").unlink()
+    resume_decision(tmp_path / "both")
+    assert len(read) == 2
+    resume_decision(tmp_path / "both")  # all is there
+    assert len(read) == 2
 
 
 def test_it_learns(config, tmp_path):
@@ -154,6 +170,9 @@ def test_settings_as_json(config):
     with pytest.raises(ValueError, match=r"unknown setting 'widht'.*did you mean 'width'"):
         DecisionConfig.from_dict({"task": TASK.name, "widht": 3})
     assert own.fingerprint() != config().fingerprint()
+    # resumed runs compare it: it must not change
+    known = "d7aa7281d726cffadbccab2c42618d6d9e164b361736b3b0af9960f6cf91393e"
+    assert DecisionConfig(task="rl/hopper-medium", rank=7, data_dir="x").fingerprint() == known
     assert own.fingerprint() == DecisionConfig(**(own.to_dict() | {"data_dir": None})).fingerprint()
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...names import check_choice
 from ..base import DataError
-from .environments import Environment
+from .environments import Environment, make_environment
 from .extra import need
 from .files import write_d4rl
 from .policies import Diluted, LinearPolicy, Policy, for_episode, load_policy
@@ -74,14 +74,17 @@ def collect(
     episodes: int = 500,
     seed: int = 0,
     policies: Path | str | None = None,
+    algorithms: Sequence[str] | None = None,
     form: str = "minari",
     progress: Progress | None = None,
 ) -> Collection:
     """Record `episodes` episodes for a task under a data folder, where `task.load` finds them.
 
     `policies` is a folder of policy files, <algorithm>-<environment>*.npz; InvertedPendulum has
-    policies of its own and needs none. An interrupted recording goes on with the first part that is
-    missing; what is recorded depends on the seed alone.
+    policies of its own and needs none. `algorithms` says whose policies take turns, one that is
+    named twice plays twice as often; None leaves it to the level of the task. An interrupted
+    recording goes on with the first part that is missing; what is recorded depends on the seed
+    alone.
     """
     check_choice("form", form, FORMATS)
     if episodes < 1:
@@ -89,8 +92,9 @@ def collect(
     target = _target(task, Path(folder), form)
     if target.exists():
         raise DataError(f"{target} exists already; expected a data set that is not there yet")
-    players = cast_policies(task, policies)
-    parts = target.with_name(f".{target.name}.parts-{seed}-{episodes}")
+    players = cast_policies(task, policies, algorithms)
+    names = "-".join(map(str, (seed, episodes, *(algorithms or ()))))
+    parts = target.with_name(f".{target.name}.parts-{names}")
     parts.mkdir(parents=True, exist_ok=True)
     total = -(-episodes // PART)
     for number in range(total):
@@ -115,8 +119,14 @@ def collect(
     return Collection(target, len(data), data.steps, mean, data.best_decile())
 
 
-def cast_policies(task: RLTask, folder: Path | str | None) -> list[Policy]:
+def cast_policies(
+    task: RLTask, folder: Path | str | None, algorithms: Sequence[str] | None = None
+) -> list[Policy]:
     """The policies that take turns in the episodes of a task."""
+    if algorithms is not None:
+        if not algorithms:
+            raise ValueError("algorithms is empty; expected names such as 'sac'")
+        return [_policy_file(task, folder, [name]) for name in algorithms]
     check_choice("level", task.level, LEVELS)
     name = task.environment.name
     found: dict[str, Policy] = dict(PENDULUM) if name == "invertedpendulum" else {}
@@ -146,10 +156,7 @@ def record(
 ) -> Recording:
     """Play the episodes with these numbers; each depends on (seed, number) alone. The numbers
     decide which of the policies plays."""
-    need("mujoco", "environments")
-    env = need("gymnasium", "environments").make(
-        environment.id, max_episode_steps=environment.horizon
-    )
+    env = make_environment(environment)
     rows: list[tuple[Any, ...]] = []
     lasts: list[Any] = []
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ from .extra import need
 class Environment:
     """A continuous control task. The score of a return is 100 (return - random) / (expert - random)
     with the references of D4RL; `target` is the return to ask of an agent, `return_scale` brings
-    returns to about one."""
+    returns to about one. `states` names the first entries of a state."""
 
     name: str
     id: str  # in gymnasium
@@ -22,6 +21,7 @@ class Environment:
     expert: float
     target: float
     return_scale: float
+    states: tuple[str, ...] = ()
     horizon: int = 1000
 
     def score(self, total: float) -> float:
@@ -34,12 +34,24 @@ class Environment:
 ENVIRONMENTS = {
     env.name: env
     for env in (
-        Environment("halfcheetah", "HalfCheetah-v5", -280.178953, 12135.0, 12000.0, 1000.0),
-        Environment("hopper", "Hopper-v5", -20.272305, 3234.3, 3600.0, 1000.0),
-        Environment("walker2d", "Walker2d-v5", 1.629008, 4592.3, 5000.0, 1000.0),
-        Environment("invertedpendulum", "InvertedPendulum-v5", 5.2, 1000.0, 1000.0, 1000.0),
+        Environment(
+            "halfcheetah", "HalfCheetah-v5", -280.178953, 12135.0, 12000.0, 1000.0,
+            ("height", "angle", "back thigh", "back shin"),
+        ),
+        Environment(
+            "hopper", "Hopper-v5", -20.272305, 3234.3, 3600.0, 1000.0,
+            ("height", "torso", "thigh", "leg"),
+        ),
+        Environment(
+            "walker2d", "Walker2d-v5", 1.629008, 4592.3, 5000.0, 1000.0,
+            ("height", "torso", "right thigh", "right leg"),
+        ),
+        Environment(
+            "invertedpendulum", "InvertedPendulum-v5", 5.2, 1000.0, 1000.0, 1000.0,
+            ("position", "angle", "velocity", "angular velocity"),
+        ),
     )
-}
+}  # fmt: skip
 
 
 def get_environment(name: str) -> Environment:
@@ -49,13 +61,14 @@ def get_environment(name: str) -> Environment:
     return ENVIRONMENTS[name]
 
 
-def make_environments(environment: Environment, count: int) -> Any:
-    """`count` copies of the environment, stepped together (a gymnasium vector environment)."""
+def make_environment(environment: Environment, **options: Any) -> Any:
+    """The environment in gymnasium, cut after `horizon` steps."""
     need("mujoco", "environments")
     gymnasium = need("gymnasium", "environments")
+    return gymnasium.make(environment.id, max_episode_steps=environment.horizon, **options)
 
-    def make() -> Any:
-        return gymnasium.make(environment.id, max_episode_steps=environment.horizon)
 
-    makers: list[Callable[[], Any]] = [make] * count
-    return gymnasium.vector.SyncVectorEnv(makers)
+def make_environments(environment: Environment, count: int) -> Any:
+    """`count` copies of the environment, stepped together (a gymnasium vector environment)."""
+    vector = need("gymnasium.vector", "environments")
+    return vector.SyncVectorEnv([lambda: make_environment(environment)] * count)

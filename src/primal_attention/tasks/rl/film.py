@@ -1,17 +1,41 @@
-"""An episode as a moving picture."""
+"""One episode to look at: what happened in it, or a moving picture."""
 
 from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from .agents import WindowAgent
-from .environments import Environment
+from .environments import Environment, make_environment
 from .extra import need
+from .trajectories import Floats
+
+
+class Episode(NamedTuple):
+    """The steps of an episode."""
+
+    states: Floats  # (T, state_dim), before the action
+    rewards: Floats  # (T,)
+    target: float  # the return that was asked for
+
+
+def play(
+    agent: WindowAgent, environment: Environment, *, seed: int = 0, target: float | None = None
+) -> Episode:
+    """Let an agent play one episode."""
+    wanted = environment.target if target is None else target
+    env = make_environment(environment)
+    try:
+        states, rewards = zip(*_steps(agent, env, seed, wanted), strict=True)
+    finally:
+        env.close()
+    return Episode(np.array(states, np.float32), np.array(rewards, np.float32), wanted)
 
 
 def film(
@@ -26,9 +50,17 @@ def film(
 ) -> Path | None:
     """Write every third frame of the first steps of an episode as a GIF; None where there is no
     renderer (set MUJOCO_GL to egl or osmesa on a machine without a screen)."""
-    frames = _frames(agent, environment, seed, steps, every, target)
-    if not frames:
-        return None
+    wanted = environment.target if target is None else target
+    env = make_environment(environment, render_mode="rgb_array", width=240, height=240)
+    frames: list[Any] = []
+    try:
+        for step, _ in zip(range(steps), _steps(agent, env, seed, wanted), strict=False):
+            if step == 0 and not _renders(env):
+                return None
+            if step % every == 0:
+                frames.append(env.render())
+    finally:
+        env.close()
     image = need("PIL.Image", "moving pictures")
     pictures = [image.fromarray(frame).quantize(64) for frame in frames]
     content = io.BytesIO()
@@ -40,36 +72,16 @@ def film(
     return path
 
 
-def _frames(
-    agent: WindowAgent,
-    environment: Environment,
-    seed: int,
-    steps: int,
-    every: int,
-    target: float | None,
-) -> list[Any]:
-    need("mujoco", "environments")
-    env = need("gymnasium", "environments").make(
-        environment.id, render_mode="rgb_array", width=240, height=240
-    )
-    frames: list[Any] = []
-    try:
-        state, _ = env.reset(seed=seed)
-        if not _renders(env):
-            return []
-        agent.reset(1, environment.target if target is None else target)
-        reward = None
-        for step in range(min(steps, environment.horizon)):
-            if step % every == 0:
-                frames.append(env.render())
-            action = agent.act(torch.from_numpy(state).unsqueeze(0), reward)
-            state, gained, ended, cut, _ = env.step(action[0].cpu().numpy().astype("float32"))
-            reward = torch.tensor([gained])
-            if ended or cut:
-                break
-    finally:
-        env.close()
-    return frames
+def _steps(agent: WindowAgent, env: Any, seed: int, target: float) -> Iterator[tuple[Any, float]]:
+    """The states and rewards of an episode."""
+    state, _ = env.reset(seed=seed)
+    agent.reset(1, target)
+    reward, over = None, False
+    while not over:
+        action = agent.act(torch.from_numpy(state).unsqueeze(0), reward)
+        after, gained, ended, cut, _ = env.step(action[0].cpu().numpy().astype(np.float32))
+        yield state, float(gained)
+        state, reward, over = after, torch.tensor([gained]), ended or cut
 
 
 def _renders(env: Any) -> bool:

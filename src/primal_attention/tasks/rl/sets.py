@@ -40,6 +40,11 @@ class RLTask:
     def description(self) -> str:
         return f"actions for a wanted return: {self.level} episodes of {self.environment.id}"
 
+    @property
+    def recipes(self) -> dict[str, dict[str, Any]]:
+        """One alone: the defaults of a run are the paper's."""
+        return {"default": {}}
+
     def find(self, data_dir: Path | str | None = None) -> Path | None:
         """The file or folder that is used; None if there is none."""
         folder = data_folder(data_dir)

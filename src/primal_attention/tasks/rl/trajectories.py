@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float32]
 Booleans = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.int64]
 
-SMALLEST_STD = 1e-3  # a state that never changes is not blown up
+SMALLEST_STD = 1e-3  # a state that hardly changes is not blown up
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,10 @@ class Trajectories:
 
     @cached_property
     def state_std(self) -> Floats:
+        """(state_dim,); one where a state never changes: nothing says how far it may go later."""
         std = self.observations.std(0, dtype=np.float64)
-        safe: Floats = np.maximum(std, SMALLEST_STD).astype(np.float32)
+        constant = np.ptp(self.observations, axis=0) == 0
+        safe: Floats = np.where(constant, 1.0, np.maximum(std, SMALLEST_STD)).astype(np.float32)
         return safe
 
     @cached_property

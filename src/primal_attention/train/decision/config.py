@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...names import near
-from ..config import PLACE_FIELDS, RunConfig
+from ..config import PLACE_FIELDS, RunConfig, check_keys, digest
 
 # Fields that both kinds of runs have, with the same meaning.
 _SHARED = {f.name for f in dataclasses.fields(RunConfig)}
@@ -116,15 +113,9 @@ class DecisionConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> DecisionConfig:
         """The inverse of `to_dict`; unknown keys raise."""
-        known = [f.name for f in dataclasses.fields(cls)]
-        for key in values:
-            if key not in known:
-                raise ValueError(f"unknown setting {key!r}{near(key, known)}")
-        if "task" not in values:
-            raise ValueError("the settings lack a task; expected a name like 'rl/hopper-medium'")
+        check_keys(cls, values, "rl/hopper-medium")
         return cls(**values)
 
     def fingerprint(self) -> str:
         """A hash of what decides the result."""
-        decisive = {k: v for k, v in self.to_dict().items() if k not in PLACE_FIELDS}
-        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+        return digest({k: v for k, v in self.to_dict().items() if k not in PLACE_FIELDS})

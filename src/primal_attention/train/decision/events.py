@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..events import StepEvent
 from .config import DecisionConfig
+
+if TYPE_CHECKING:
+    from ..layers import LayerRecord
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class DecisionStart:
 @dataclass(frozen=True)
 class DecisionEpoch:
     """An epoch is done. The losses are means over its steps, the rest is what the agent collected
-    in the environment after it."""
+    in the environment after it; primal_layers are J and Lambda on some pieces of the data."""
 
     epoch: int
     epochs: int
@@ -39,6 +42,7 @@ class DecisionEpoch:
     returned: float  # mean return
     deviation: float
     score: float
+    primal_layers: dict[str, LayerRecord] = field(default_factory=dict)
 
     def to_metrics(self) -> dict[str, Any]:
         """What metrics.jsonl keeps."""

@@ -18,7 +18,7 @@ from .events import DecisionObserver, DecisionResult
 
 if TYPE_CHECKING:
     from ...models.decision import DecisionTransformer
-    from ...tasks.rl import RLTask
+    from ...tasks.rl import RLTask, Trajectories
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,8 @@ def train_decision(
     """
     config.validate()
     config = config.resolved()
-    _task(config).load(config.data_dir)  # first: without data there is no run
-    documents = {"config.json": config.to_dict(), "environment.json": environment()}
-    return _work(create_folder(root, name, _stem(config), documents), config, observer)
+    data = _load(config)  # first: without data there is no run
+    return _begin(config, data, root, name, observer)
 
 
 def resume_decision(
@@ -72,7 +71,8 @@ def resume_decision(
         return _go_on_seeds(run, observer)
     if (run / "result.json").exists():
         return DecisionResult.from_dict(run, read_json(run / "result.json"))
-    return _work(run, read_decision_config(run), observer)
+    config = read_decision_config(run)
+    return _work(run, config, _load(config), observer)
 
 
 def train_decision_seeds(
@@ -89,10 +89,10 @@ def train_decision_seeds(
     for seed in seeds:
         dataclasses.replace(config, seed=seed).validate()
     config = config.resolved()
-    _task(config).load(config.data_dir)
+    data = _load(config)
     document = {"config": config.to_dict(), "seeds": list(seeds)}
     folder = create_folder(root, name, f"{_stem(config)}-seeds", {SEEDS_FILE: document})
-    return _go_on_seeds(folder, observer)
+    return _go_on_seeds(folder, observer, data)
 
 
 def is_decision_run(run: Path | str) -> bool:
@@ -117,7 +117,7 @@ def read_decision_config(run: Path) -> DecisionConfig:
 
 
 def load_decision_model(run: Path | str) -> DecisionTransformer:
-    """The trained model of a finished run, ready to act."""
+    """The trained model of a finished run, ready to act; the data are not needed."""
     from ..checkpoint import tensors_from_bytes
     from .session import build_model
 
@@ -125,25 +125,34 @@ def load_decision_model(run: Path | str) -> DecisionTransformer:
     config = read_decision_config(run)
     with explained(f"read the weights of {run}"):
         weights = tensors_from_bytes((run / "last.safetensors").read_bytes())
-    task = _task(config)
-    model = build_model(config, task, task.load(config.data_dir))
+    model = build_model(
+        config,
+        state_dim=weights["embed_state.weight"].shape[1],
+        action_dim=weights["embed_action.weight"].shape[1],
+        horizon=weights["embed_time.weight"].shape[0],
+    )
     model.load_state_dict(weights)
     return model.eval()
 
 
-def _go_on_seeds(folder: Path, observer: DecisionObserver | None) -> DecisionSeeds:
+def _go_on_seeds(
+    folder: Path, observer: DecisionObserver | None, data: Trajectories | None = None
+) -> DecisionSeeds:
     document = read_json(folder / SEEDS_FILE)
     config = DecisionConfig.from_dict(document["config"])
+    config.validate()
     results: dict[int, DecisionResult] = {}
     with locked(folder):
         for seed in document["seeds"]:
             run, own = folder / f"seed-{seed}", dataclasses.replace(config, seed=seed)
+            if (run / "result.json").exists():
+                results[seed] = DecisionResult.from_dict(run, read_json(run / "result.json"))
+                continue
+            data = _load(config) if data is None else data
             if run.exists():
-                found = resume_decision(run, observer=observer)
+                results[seed] = _work(run, read_decision_config(run), data, observer)
             else:
-                found = train_decision(own, root=folder, name=run.name, observer=observer)
-            if isinstance(found, DecisionResult):
-                results[seed] = found
+                results[seed] = _begin(own, data, folder, run.name, observer)
         summary = DecisionSeeds(
             folder, results, *mean_interval([result.score for result in results.values()])
         )
@@ -158,17 +167,33 @@ def _task(config: DecisionConfig) -> RLTask:
     return get_rl_task(config.task)
 
 
+def _load(config: DecisionConfig) -> Trajectories:
+    return _task(config).load(config.data_dir)
+
+
 def _stem(config: DecisionConfig) -> str:
     return stem(config.engine()) + ("" if config.conditioned else "-cloning")
 
 
-def _work(run: Path, config: DecisionConfig, observer: DecisionObserver | None) -> DecisionResult:
+def _begin(
+    config: DecisionConfig,
+    data: Trajectories,
+    root: Path | str,
+    name: str | None,
+    observer: DecisionObserver | None,
+) -> DecisionResult:
+    documents = {"config.json": config.to_dict(), "environment.json": environment()}
+    return _work(create_folder(root, name, _stem(config), documents), config, data, observer)
+
+
+def _work(
+    run: Path, config: DecisionConfig, data: Trajectories, observer: DecisionObserver | None
+) -> DecisionResult:
     import torch
 
     from .session import DecisionSession, _device
 
     task = _task(config)
-    data = task.load(config.data_dir)
     devices = [0] if _device(config.accelerator).type == "cuda" else []
     with (
         locked(run),

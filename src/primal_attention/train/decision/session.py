@@ -29,6 +29,7 @@ from ..checkpoint import (
 from ..errors import NotFiniteError, RunError
 from ..events import Audience, Observer, StepEvent
 from ..files import explained, read_json, write_bytes, write_json
+from ..layers import CASES, LayerRecord, primal_layers
 from ..metrics import MetricsFile
 from ..optim import make_optimizer
 from ..order import batches, from_step, learning_rate, seed_random
@@ -36,7 +37,7 @@ from ..session import asked_by_signals, peak_memory_mb
 from .config import DecisionConfig
 from .events import DecisionEpoch, DecisionObserver, DecisionResult, DecisionStart
 
-FINAL = 10_000  # added to the seed of the last evaluation: other episodes than along the way
+FINAL = 10_000  # stands for the last epoch in the seed of its episodes, however many there are
 
 
 @dataclass
@@ -69,6 +70,7 @@ class DecisionSession:
         self.steps = config.epochs * config.epoch_steps
         self.eta = config.eta if "primal" in config.attention else 0.0
         self.stop = False
+        self.last: Evaluation | None = None  # after the last epoch
         self._check_data()
         self.model = self._new_model()
         self.optimizer = make_optimizer(
@@ -131,7 +133,19 @@ class DecisionSession:
 
     def _new_model(self) -> DecisionTransformer:
         seed_random(self.device, self.config.seed, "weights")
-        model = build_model(self.config, self.task, self.data)
+        data, environment = self.data, self.task.environment
+        model = build_model(
+            self.config,
+            state_dim=data.observations.shape[1],
+            action_dim=data.actions.shape[1],
+            horizon=max(environment.horizon, int(data.lengths.max())),
+        )
+        model.set_scales_(
+            state_mean=data.state_mean,
+            state_std=data.state_std,
+            action_scale=data.action_scale,
+            return_scale=environment.return_scale,
+        )
         self.parameters = sum(p.numel() for p in model.parameters())
         return model.to(self.device)
 
@@ -227,7 +241,8 @@ class DecisionSession:
 
     def _end_epoch(self, epoch: int) -> DecisionEpoch:
         progress, steps = self.progress, self.config.epoch_steps
-        found = self._evaluate(self.config.seed * 100 + epoch)
+        found = self._evaluate(epoch)
+        self.last = found if epoch == self.config.epochs else None
         event = DecisionEpoch(
             epoch=epoch,
             epochs=self.config.epochs,
@@ -237,16 +252,27 @@ class DecisionSession:
             returned=found.mean,
             deviation=found.deviation,
             score=found.score,
+            primal_layers=self._primal_layers(),
         )
         progress.task_sum = progress.ksvd_sum = 0.0
         progress.seconds = time.monotonic() - self.began
         return event
 
-    def _evaluate(self, seed: int) -> Evaluation:
-        agent = make_agent(self.model, stream=self.config.stream)
+    def _primal_layers(self) -> dict[str, LayerRecord]:
+        """J and Lambda on pieces that are spread over the data."""
+        pieces = range(0, len(self.examples), math.ceil(len(self.examples) / CASES))
+        batch = self.examples.__getitems__(list(pieces))
+        return primal_layers(self.model, [[tensor.to(self.device) for tensor in batch]])
+
+    def _evaluate(self, epoch: int) -> Evaluation:
         config = self.config
+        number = FINAL if epoch == config.epochs else epoch
         return evaluate(
-            agent, self.task.environment, episodes=config.episodes, target=config.target, seed=seed
+            make_agent(self.model, stream=config.stream),
+            self.task.environment,
+            episodes=config.episodes,
+            target=config.target,
+            seed=config.seed * 100 + number,
         )
 
     # -- save and end ----------------------------------------------------------------------------
@@ -263,7 +289,7 @@ class DecisionSession:
         self.saved_at = time.monotonic()
 
     def _result(self) -> DecisionResult:
-        found = self._evaluate(self.config.seed * 100 + FINAL)
+        found = self.last or self._evaluate(self.config.epochs)  # a resumed run may have none
         return DecisionResult(
             run=self.path,
             target=found.target,
@@ -280,13 +306,15 @@ class DecisionSession:
         )
 
 
-def build_model(config: DecisionConfig, task: RLTask, data: Trajectories) -> DecisionTransformer:
-    """The model of a run's settings, with random weights and the scales of the data."""
-    model = DecisionTransformer(
-        state_dim=data.observations.shape[1],
-        action_dim=data.actions.shape[1],
+def build_model(
+    config: DecisionConfig, *, state_dim: int, action_dim: int, horizon: int
+) -> DecisionTransformer:
+    """The model of a run's settings, with random weights; its scales are yet to be set."""
+    return DecisionTransformer(
+        state_dim=state_dim,
+        action_dim=action_dim,
         context=config.context,
-        horizon=max(task.environment.horizon, int(data.lengths.max())),
+        horizon=horizon,
         attention=config.attention,
         attention_options=config.attention_options(),
         conditioned=config.conditioned,
@@ -296,13 +324,6 @@ def build_model(config: DecisionConfig, task: RLTask, data: Trajectories) -> Dec
         dropout=config.dropout,
         activation="gelu" if config.activation == "gelu" else "relu",
     )
-    model.set_scales_(
-        state_mean=data.state_mean,
-        state_std=data.state_std,
-        action_scale=data.action_scale,
-        return_scale=task.environment.return_scale,
-    )
-    return model
 
 
 def _device(accelerator: str) -> torch.device:
