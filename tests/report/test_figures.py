@@ -52,6 +52,15 @@ def test_a_single_epoch_is_enough(tmp_path, write_run):
     png_size(curves(run, formats=("png",))[0])
 
 
+def test_epochs_of_a_number_of_steps_are_counted_in_steps(tmp_path, write_run):
+    run = write_run(tmp_path / "run", epoch_steps=250)
+    words = svg_words(curves(run, formats=("svg",))[0]).split()
+    assert {"step", "2000"} <= set(words)  # the axis and a tick
+    passes = write_run(tmp_path / "passes")
+    words = svg_words(compare({"a": run, "b": passes}, tmp_path / "both", formats=("svg",))[0])
+    assert "step" not in words.split()
+
+
 def test_confusion_shows_all_counts(run):
     png, svg = confusion(run)
     png_size(png)

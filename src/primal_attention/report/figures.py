@@ -90,29 +90,30 @@ def _curve_panels(
     kinds = " / ".join(dict.fromkeys(h.split for h in histories))
     accuracy.set_title(f"{kinds.capitalize()} accuracy, %")
     for axes in panels:
-        axes.set_xlabel("epoch")
+        axes.set_xlabel("step" if _by_steps(histories) else "epoch")
 
 
 def _lines(axes: Axes, histories: Sequence[History], names: Sequence[str], quantity: str) -> None:
     """One line per run; the selected epoch is marked in the panel of the accuracies."""
+    by_steps = _by_steps(histories)
     ends, labels, colours = [], [], []
     lowest, highest = np.inf, -np.inf
     for history, name, colour in zip(histories, names, _colours(len(histories)), strict=True):
-        epochs, values = history.epochs, getattr(history, quantity)
+        values, chosen = getattr(history, quantity), history.epochs == history.epoch
+        along = history.epochs * ((by_steps and history.config.epoch_steps) or 1)
         known = np.isfinite(values)
         if not known.any():
             continue
-        axes.plot(epochs[known], values[known], color=colour)
-        ends.append((float(epochs[known][-1]), float(values[known][-1])))
+        axes.plot(along[known], values[known], color=colour)
+        ends.append((float(along[known][-1]), float(values[known][-1])))
         labels.append(name)
         colours.append(colour)
         lowest, highest = min(lowest, values[known].min()), max(highest, values[known].max())
-        chosen = epochs == history.epoch
         if quantity == "accuracies" and chosen.any():
-            axes.plot(epochs[chosen], values[chosen], "o", color=colour, markersize=5)
+            axes.plot(along[chosen], values[chosen], "o", color=colour, markersize=5)
             if len(histories) == 1:
                 axes.annotate(
-                    f"epoch {history.epoch}", (history.epoch, values[chosen][0]), (0, -10),
+                    f"epoch {history.epoch}", (along[chosen][0], values[chosen][0]), (0, -10),
                     textcoords="offset points", ha="center", va="top", fontsize=8, color=colour,
                 )  # fmt: skip
     if not ends:
@@ -125,6 +126,11 @@ def _lines(axes: Axes, histories: Sequence[History], names: Sequence[str], quant
         axes.set_yscale("log")
     if len(histories) > 1:
         label_ends(axes, ends, labels, colours)
+
+
+def _by_steps(histories: Sequence[History]) -> bool:
+    """Whether epochs are no passes over the data, so that steps say more."""
+    return all(history.config.epoch_steps is not None for history in histories)
 
 
 def _matrix(axes: Axes, history: History) -> None:
