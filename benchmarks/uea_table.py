@@ -68,7 +68,7 @@ def row(folder: Path) -> tuple[list[str], str] | None:
         config.protocol if test else f"{config.protocol}: VALIDATION, there is no test file",
         ", ".join(f"{a:.1f}" for a in accuracies),
         f"{mean:.1f}" + (f" +- {deviation:.1f}" if deviation is not None else ""),
-        f"{interval[0]:.1f} to {interval[1]:.1f}" if interval else "",
+        f"{max(interval[0], 0):.1f} to {min(interval[1], 100):.1f}" if interval else "",
         f"{PAPER[name][column]:.1f}" if name in PAPER else "",
         f"{mean - PAPER[name][column]:+.1f}" if name in PAPER and comparable else "",
         f"{sum(result['seconds'] for result in results.values()) / 60:.0f}",

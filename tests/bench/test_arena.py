@@ -1,6 +1,7 @@
 """All tasks of the arena in one run: Table 3 as it is here."""
 
 import csv
+import dataclasses
 import json
 import time
 
@@ -104,6 +105,10 @@ def test_a_run_goes_on_where_it_was(no_processes, tmp_path):
     run_arena(more, folder, watch=again)
     assert [cell.candidate for cell in again.cells] == ["linear", "linear"]
     assert all(cell.over_materialised and cell.over_softmax for cell in again.cells)
+    image = read_results(folder / "image").cells
+    assert len(image["linear", 16].beside) == 2
+    assert image["linear", 16].beside != image["softmax:materialised", 16].rounds  # timed again
+    assert image["softmax+primal", 16].beside == image["softmax:materialised", 16].rounds
     assert read_results(folder / "image").settings.what == "lra/image"
 
 
@@ -115,6 +120,10 @@ def test_a_deadline_leaves_the_long_tasks_out(no_processes, tmp_path):
     assert "lra/image" in notes.parts[0]  # the first of the small ones
     assert notes.parts[1].startswith("lra/text: left out, it would take about ")
     assert set(read_arena(tmp_path)) == {"lra/image"}
+    again = Notes()  # what is known tells no pace: the next is measured, the last left out
+    run_arena(plan, tmp_path, watch=again, deadline=time.time())
+    assert again.parts[2].startswith("lra/retrieval: left out, it would take about ")
+    assert set(read_arena(tmp_path)) == {"lra/image", "lra/text"}
     run_arena(plan, tmp_path, watch=notes)  # goes on with the others
     assert set(read_arena(tmp_path)) == set(tasks)
 
@@ -160,3 +169,9 @@ def test_ratios_to_both_kinds_of_softmax(found):
     assert "|  | listops: N = 9, batch 4 | text: N = 9, batch 4 |" in text
     assert "| primal | 50.0 (8.00×, 2.00×) | 50.0 (–, 2.00×) |" in text
     assert "- softmax:materialised, lra/text: too large: no room" in text
+    assert "**Seconds per 1,000 training steps (" in text
+    forward = {
+        task: dataclasses.replace(one, settings=dataclasses.replace(one.settings, mode="forward"))
+        for task, one in found.items()
+    }
+    assert "**Seconds per 1,000 forward passes (" in arena_markdown(forward, "primal bench lra")

@@ -227,7 +227,12 @@ def test_efficiency_is_compared_by_factors():
             cells["reformer:hashes=2", 64] = Cell("reformer:hashes=2", 64, "time", "too slow")
         candidates = tuple(CANDIDATES.values())
         results[task] = Results(Settings(what=task), candidates, (64,), 1.0, "", {}, cells)
+    added = Cell(  # later, beside a Transformer that was twice as fast then
+        "primal:data", 64, "measured", seconds=0.5, rounds=(0.5,) * 3, beside=(1.7, 1.75, 1.65)
+    )
+    results["lra/pathfinder"].cells["primal:data", 64] = added
     lines = {(line.row, line.column): line for line in efficiency_lines(results)}
+    assert lines["Primal.", "Time Pathfinder"].ours.mean == pytest.approx(3.4)
     primal = lines["Primal.", "Time ListOps"]  # 3.4 in the paper
     assert primal.ours.mean == pytest.approx(3.4)
     assert primal.verdict == "reproduced"
@@ -313,6 +318,9 @@ def test_other_episodes_are_not_those_of_the_paper(tmp_path, data):
     assert line.verdict == "not run"
     assert line.ours is not None
     assert "which is not D4RL's data: not comparable with the paper" in line.why
+    unknown = decision_lines(tmp_path, "", [74.0, 75.0])  # an adopted run
+    assert (unknown.verdict, unknown.ours is None) == ("not run", False)
+    assert "is not recorded: not comparable with the paper" in unknown.why
 
 
 @pytest.mark.slow

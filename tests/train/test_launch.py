@@ -48,8 +48,10 @@ def assert_same(run, other):
         assert line.keys() == its.keys()
         for name in line.keys() - {"kind", "split", "seconds", "primal_layers"}:
             assert line[name] == pytest.approx(its[name], rel=1e-5), name
-        for layer, record in line.get("primal_layers", {}).items():
-            for name, values in its["primal_layers"][layer].items():
+        layers, others = (each.get("primal_layers", {}) for each in (line, its))
+        assert layers.keys() == others.keys()
+        for layer, record in layers.items():
+            for name, values in others[layer].items():
                 assert record[name] == pytest.approx(values, rel=1e-4), (layer, name)
     first, second = (sorted((r / "checkpoints").iterdir())[-1] for r in (run, other))
     weights = [load_file(path / "weights.safetensors") for path in (first, second)]

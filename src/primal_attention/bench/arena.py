@@ -114,7 +114,7 @@ def run_arena(
     and the tables over all of them, lra.md, lra.csv and lra.json.
 
     With a deadline (of `time.time()`) small tasks come first, and those are left out that would not
-    end by then at the pace of the others; the first is always measured."""
+    end by then at the pace of the others; the first with open cells is always measured."""
     from .arena_table import write_arena  # which reads what is written here
 
     plans, watch = plan.plans(), watch or Watch()
@@ -124,20 +124,21 @@ def run_arena(
     sizes = {name: _size(own) for name, own in plans.items()}
     title = f"The models of {len(plans)} tasks of the Long-Range Arena"
     cells = sum(len(own.candidates) for own in plans.values())
-    kept = sum(_kept(folder / _short(name), own) for name, own in plans.items())
-    watch.started(folder, title, cells, kept)
-    done, whole, began = 0.0, sum(sizes.values()), time.time()
+    kept = {name: _kept(folder / _short(name), own) for name, own in plans.items()}
+    watch.started(folder, title, cells, sum(kept.values()))
+    left = {name: sizes[name] * (1 - kept[name] / len(plans[name].candidates)) for name in plans}
+    done, whole, measured, began = 0.0, sum(sizes.values()), 0.0, time.time()
     order = list(plans) if deadline is None else sorted(plans, key=sizes.__getitem__)
     with open_meter(plans[order[0]].settings) as meter:
         for name in order:
-            needed = (time.time() - began) * sizes[name] / done if done else 0.0
-            if deadline is not None and time.time() + needed > deadline and done:
+            needed = (time.time() - began) * left[name] / measured if measured else 0.0
+            if deadline is not None and needed and time.time() + needed > deadline:
                 watch.part(f"{name}: left out, it would take about {needed / 60:.0f} min")
                 continue
             watch.part(plans[name].settings.title)
             part = _Part(watch, name, done / whole, sizes[name] / whole)
             run_bench(plans[name], folder / _short(name), watch=part, meter=meter)
-            done += sizes[name]
+            done, measured = done + sizes[name], measured + left[name]
     write_arena(folder, read_arena(folder, plan.tasks), plan.command)
     return folder
 

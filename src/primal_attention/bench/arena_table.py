@@ -1,4 +1,4 @@
-"""Seconds per 1,000 training steps and peak memory over all tasks of the arena, as texts."""
+"""Seconds per 1,000 steps and peak memory over all tasks of the arena, as texts."""
 
 from __future__ import annotations
 
@@ -15,17 +15,23 @@ from .candidates import MATERIALISED, SOFTMAX
 from .results import Results, Status
 from .table import SKIPPED, short
 
-TITLES = {
-    "seconds_per_1k": "Seconds per 1,000 training steps (times faster than softmax materialised, "
-    "and than fused)",
-    "peak_mb": "Peak memory above inputs and parameters, MB (times less than softmax materialised, "
-    "and than fused)",
-}
 LEGEND = (
     "`softmax:materialised` has its N x N matrices in memory, as the paper's Transformer had; "
     "`softmax` is the fused kernel of torch. `primal:data` is PrimalFormer; Primal.+Trans. is "
     "`softmax:materialised+primal:data`, and `softmax+primal:data` with the fused kernel."
 )
+
+
+def titles(found: Mapping[str, Results]) -> dict[str, str]:
+    """The quantities that have a table, with its title."""
+    settings = next(iter(found.values())).settings
+    steps = "training steps" if settings.mode == "training" else "forward passes"
+    return {
+        "seconds_per_1k": f"Seconds per 1,000 {steps} (times faster than softmax materialised, "
+        "and than fused)",
+        "peak_mb": "Peak memory above inputs and parameters, MB (times less than softmax "
+        "materialised, and than fused)",
+    }
 
 
 @dataclass(frozen=True)
@@ -143,7 +149,7 @@ def arena_markdown(found: Mapping[str, Results], command: str) -> str:
         "ratios medians of those within a round; every memory figure is from a process of its own.",
         LEGEND,
     ]
-    for quantity, title in TITLES.items():
+    for quantity, title in titles(found).items():
         lines = [header(cells), ["---", *("---:" for _ in found)], *rows(cells, quantity)]
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         blocks += [f"**{title}**", table]

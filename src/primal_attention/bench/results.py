@@ -31,7 +31,8 @@ GROWING: tuple[Growing, ...] = get_args(Growing)
 class Cell:
     """One candidate at one length. Whatever is not "measured" has a reason: it would take too much
     time or memory, or it raised. `rounds` are the seconds of each round and `seconds` their median;
-    the ratios are medians of those within a round."""
+    the ratios are medians of those within a round. `beside` are the seconds of materialised softmax
+    in the same rounds, where it took part: its own cell may be of earlier ones."""
 
     candidate: str
     length: int
@@ -43,10 +44,12 @@ class Cell:
     peak_mb: float | None = None
     rounds: tuple[float, ...] = ()
     over_materialised: float | None = None
+    beside: tuple[float, ...] = ()
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Cell:
-        return cls(**{**fields, "rounds": tuple(fields["rounds"])})
+        lists = {"rounds": tuple(fields["rounds"]), "beside": tuple(fields.get("beside", ()))}
+        return cls(**{**fields, **lists})
 
 
 @dataclass
@@ -101,7 +104,7 @@ class Results:
             write_json(folder / FILE, self.to_dict())
 
     def csv(self) -> str:
-        columns = [f.name for f in dataclasses.fields(Cell) if f.name != "rounds"]
+        columns = [f.name for f in dataclasses.fields(Cell) if f.name not in ("rounds", "beside")]
         text = io.StringIO()
         writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()

@@ -160,6 +160,7 @@ class _Bench:
                         peak_mb=megabytes,
                         rounds=tuple(seconds),
                         over_materialised=_over(seconds, rounds.get(MATERIALISED)),
+                        beside=tuple(rounds.get(MATERIALISED, ())),
                     ),
                     write=False,
                 )  # fmt: skip

@@ -11,12 +11,12 @@ from ..bench import parse_candidates, parse_lengths
 from ..bench.arena import BUDGET, ArenaPlan, arena_candidates, read_arena, run_arena
 from ..bench.arena_table import (
     LEGEND,
-    TITLES,
     arena_cells,
     arena_json,
     header,
     reasons,
     rows,
+    titles,
 )
 from . import FAILED
 from .bench_run import show_grid, watched
@@ -61,7 +61,7 @@ def measure_arena(plan: ArenaPlan, out: Path | None, *, quiet: bool, as_json: bo
     if as_json:
         show_json({"folder": str(folder), **arena_json(found, plan.command)})
     else:
-        for quantity, title in TITLES.items():
+        for quantity, title in titles(found).items():
             show_grid(title, header(cells), rows(cells, quantity))
         for text in (*reasons(cells), LEGEND.replace("`", "")):
             console().print(text, highlight=False, markup=False, soft_wrap=True)

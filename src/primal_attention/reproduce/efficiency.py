@@ -46,7 +46,7 @@ def measure(
         tasks,
         length=QUICK_LENGTH if quick else None,
         batch=1 if quick else None,
-        common={"repeats": 2} if quick else {},
+        common={"repeats": 2, "threads": 1} if quick else {},
     )
     deadline = None if budget is None else time.time() + budget
     return read_arena(run_arena(plan, folder, watch=watch, deadline=deadline), tasks)
@@ -94,7 +94,8 @@ def _factor(row: str, column: str, results: Results) -> tuple[Estimate | None, s
     if column.startswith("Memory"):
         factor = (base.peak_mb or 0.0) / max(own.peak_mb or 0.0, 1e-9)
         return Estimate(factor, factor, factor), ""
-    ratios = [a / b for a, b in zip(base.rounds, own.rounds, strict=False)]
+    units = own.beside or base.rounds  # of the same rounds, also where the model was added later
+    ratios = [a / b for a, b in zip(units, own.rounds, strict=False)]
     mean, deviation, interval = mean_interval(ratios)
     low, high = interval or (mean, mean)
     return Estimate(mean, low, high, len(ratios), deviation), ""

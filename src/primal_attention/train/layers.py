@@ -72,10 +72,11 @@ def _objectives(layer: PrimalAttention) -> Tensor:
 
 
 def _record(layer: PrimalAttention, objectives: Tensor) -> LayerRecord:
-    lam = layer.sqrt_lambda.detach().double().square().flatten()
-    at = torch.tensor(QUANTILES, dtype=lam.dtype, device=lam.device)
+    # on the CPU: not every device has float64
+    lam = layer.sqrt_lambda.detach().cpu().double().square().flatten()
+    at = torch.tensor(QUANTILES, dtype=lam.dtype, device="cpu")
     return {
-        "objective": _numbers(objectives.double().mean(0)),
+        "objective": _numbers(objectives.cpu().double().mean(0)),
         "lambda": _numbers(torch.quantile(lam, at)),
     }
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...files import replacing
 from ...names import check_choice
 from ..base import DataError
 from .environments import Environment, make_environment
@@ -230,9 +231,8 @@ def _target(task: RLTask, folder: Path, form: str) -> Path:
 
 
 def _write_part(path: Path, part: Recording) -> None:
-    beside = path.with_name(f".tmp-{path.name}")
-    np.savez(beside, **part._asdict())
-    os.replace(beside, path)
+    with replacing(path) as beside, open(beside, "wb") as file:
+        np.savez(file, **part._asdict())
 
 
 def _join(paths: Sequence[Path]) -> Recording:

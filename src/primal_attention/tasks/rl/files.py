@@ -8,9 +8,7 @@ each episode: `observations` (one more than steps), `actions`, `rewards`, `termi
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...files import replacing
 from ...names import near
 from ..base import DataError
 from .extra import need
@@ -59,15 +58,9 @@ def read_minari(folder: Path | str) -> Trajectories:
 def write_d4rl(path: Path, data: Trajectories) -> None:
     """A file in D4RL's layout; it appears whole or not at all."""
     h5py = _h5py()
-    beside = path.with_name(f".tmp-{path.name}-{secrets.token_hex(4)}")
-    try:
-        with h5py.File(beside, "w") as file:
-            for name in (*_D4RL, "timeouts"):
-                file.create_dataset(name, data=getattr(data, name), compression="gzip")
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    with replacing(path) as beside, h5py.File(beside, "w") as file:
+        for name in (*_D4RL, "timeouts"):
+            file.create_dataset(name, data=getattr(data, name), compression="gzip")
 
 
 def _minari_episode(group: Any, path: Path) -> dict[str, npt.NDArray[Any]]:

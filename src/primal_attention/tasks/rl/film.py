@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ...files import write_bytes
 from .agents import WindowAgent
 from .environments import Environment, make_environment
 from .extra import need
@@ -65,11 +65,8 @@ def film(
     pictures = [image.fromarray(frame).quantize(64) for frame in frames]
     content = io.BytesIO()
     pictures[0].save(content, "GIF", save_all=True, append_images=pictures[1:], duration=40, loop=0)
-    path = Path(path)
-    beside = path.with_name(f".tmp-{path.name}")
-    beside.write_bytes(content.getvalue())
-    os.replace(beside, path)
-    return path
+    write_bytes(Path(path), content.getvalue())
+    return Path(path)
 
 
 def _steps(agent: WindowAgent, env: Any, seed: int, target: float) -> Iterator[tuple[Any, float]]:

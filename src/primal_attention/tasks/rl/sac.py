@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 
+from ...files import replacing
 from .environments import Environment
 from .extra import need
 
@@ -31,7 +31,6 @@ def train_sac(environment: Environment, folder: Path | str, *, steps: int, seed:
     }
     path = Path(folder) / f"sac-{environment.id}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".tmp-{path.name}")
-    np.savez(beside, **weights)
-    os.replace(beside, path)
+    with replacing(path) as beside, open(beside, "wb") as file:
+        np.savez(file, **weights)
     return path

@@ -82,7 +82,7 @@ class PrimalFormerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     model_ : the `SequenceClassifier`, on the CPU.
     normaliser_ : the statistics, or None.
     history_ : a dict for each epoch: task_loss and ksvd_loss while training, accuracy and loss on
-        `split` ("validation" or "train") after it.
+        `split` ("validation" or "train") after it, and J and Lambda of its primal layers.
     n_iter_ : how many epochs were trained.
     """
 

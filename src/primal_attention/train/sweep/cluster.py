@@ -37,6 +37,8 @@ def work_on_cluster(
     checkpoint. Claims in the store keep a run that is still alive from being done twice.
     `address` is that of `ray.init`: "auto", "HOST:PORT" or "ray://HOST:PORT".
     """
+    if min(cpus, gpus) < 0 or not max(cpus, gpus) > 0:
+        raise RunError(f"a run needs {cpus:g} CPUs and {gpus:g} GPUs; expected more than 0 of one")
     ray = _ray()
     _check(address)
     try:
@@ -54,8 +56,9 @@ def work_on_cluster(
                 waiting[task.remote(root, config.to_dict(), terms, cpus)] = config
 
     def refill() -> None:
-        while more is not None and (free := _places(ray, cpus, gpus) - len(waiting)) > 0:
-            if not (new := more(free)):
+        while more is not None and not terms.over:
+            free = _places(ray, cpus, gpus) - len(waiting)
+            if free < 1 or not (new := more(free)):
                 return
             submit(new)
 

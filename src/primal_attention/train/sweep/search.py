@@ -95,8 +95,8 @@ def _study(
     for point in points:
         found = [outcomes.get(c.fingerprint()) for c in trials(base, [point], seeds)]
         values = [worth for one in found if (worth := _worth(one)) is not None]
-        if not values and None not in found:  # all of its runs failed
-            continue
+        if not values and all(one is not None and one.status != "paused" for one in found):
+            continue  # all of its runs failed
         state = optuna.trial.TrialState
         trial = optuna.trial.create_trial(
             state=state.COMPLETE if values else state.RUNNING,

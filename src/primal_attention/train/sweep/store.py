@@ -34,7 +34,7 @@ class Outcome:
     every epoch on the set that chooses the epoch, `cases` the size of the set that was reported.
 
     Of a run that learns to act, `accuracy` is the normalised score in hundreds, there are no
-    cases, and `data` says which recorded episodes it learned from."""
+    cases, and `data` says which recorded episodes it learned from; an adopted run does not know."""
 
     fingerprint: str
     status: Status

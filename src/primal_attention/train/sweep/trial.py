@@ -185,5 +185,6 @@ def _read(run: Path) -> Outcome | None:
         settings: Mapping[str, Any] = read_json(run / "config.json")
         result = result_of(run, read_json(run / "result.json"))
         if isinstance(result, DecisionResult) or not result.label.startswith("validation"):
-            return finished(config_of(settings), result)
+            # what lies in its data folder now need not be what it learned from
+            return dataclasses.replace(finished(config_of(settings), result), data="")
     return None
