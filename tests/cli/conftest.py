@@ -53,5 +53,13 @@ def tiny(request, monkeypatch):
 
 
 @pytest.fixture
+def trained(primal, tiny, tmp_path):
+    """The folder of a run with a softmax and a primal layer."""
+    done = primal(*tiny, "--attention", "softmax,primal", "--quiet", "--name", "one")
+    assert done.code == 0, done.err
+    return tmp_path / "runs" / "one"
+
+
+@pytest.fixture
 def pictures():
     pytest.importorskip("matplotlib")

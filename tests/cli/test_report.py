@@ -14,39 +14,32 @@ def show():
     return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
 
 
-@pytest.fixture
-def run(primal, tiny, tmp_path):
-    done = primal(*tiny, "--attention", "softmax,primal", "--quiet", "--name", "one")
-    assert done.code == 0, done.err
-    return tmp_path / "runs" / "one"
-
-
-def test_a_run(run, show):
-    done = show(run, "--inputs", 2, "--title", "Basic & more")
+def test_a_run(trained, show):
+    done = show(trained, "--inputs", 2, "--title", "Basic & more")
     assert done.exit_code == 0, done.output
     assert "report.html" in done.output
-    text = (run / "report.html").read_text()
+    text = (trained / "report.html").read_text()
     words = "Basic &amp; more", "Singular-value decay", "Learned Λ against 1 / σ", "2 inputs"
     for word in (*words, "primal train uea/BasicMotions --attention softmax,primal", "--seed 0"):
         assert word in text
     assert "No spectrum" not in text
 
 
-def test_no_spectrum_and_elsewhere(run, show, tmp_path):
-    done = show(run, "--no-spectrum", "--out", tmp_path / "x" / "page.html")
+def test_no_spectrum_and_elsewhere(trained, show, tmp_path):
+    done = show(trained, "--no-spectrum", "--out", tmp_path / "x" / "page.html")
     assert done.exit_code == 0, done.output
     text = (tmp_path / "x" / "page.html").read_text()
     assert "Singular-value" not in text
     assert "--no-spectrum" in text  # the command that made it
-    assert not (run / "report.html").exists()
+    assert not (trained / "report.html").exists()
 
 
-def test_settings_of_another_version(run, show):
-    config = (run / "config.json").read_text()
-    (run / "config.json").write_text(config.replace("uea/BasicMotions", "old/task"))
-    done = show(run)
+def test_settings_of_another_version(trained, show):
+    config = (trained / "config.json").read_text()
+    (trained / "config.json").write_text(config.replace("uea/BasicMotions", "old/task"))
+    done = show(trained)
     assert done.exit_code == 0, done.output
-    text = (run / "report.html").read_text()
+    text = (trained / "report.html").read_text()
     assert "primal train old/task (with settings of another version)" in text
     assert "No spectrum of one: unknown task" in text
 

@@ -17,50 +17,43 @@ def show():
     return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
 
 
-@pytest.fixture
-def run(primal, tiny, tmp_path):
-    done = primal(*tiny, "--attention", "softmax,primal", "--quiet", "--name", "one")
-    assert done.code == 0, done.err
-    return tmp_path / "runs" / "one"
-
-
-def test_a_run(run, show):
+def test_a_run(trained, show):
     pytest.importorskip("matplotlib")
-    done = show(run, "--inputs", 3)
+    done = show(trained, "--inputs", 3)
     assert done.exit_code == 0, done.output
     for word in ("encoder.layers.0.attention", "primal (data)", "factored", "exact", "Lambda"):
         assert word in done.output
     names = {"spectrum.json", "spectrum.png", "spectrum.svg", "effective_rank.png"}
-    assert names <= {path.name for path in run.iterdir()}
-    written = json.loads((run / "spectrum.json").read_text())
+    assert names <= {path.name for path in trained.iterdir()}
+    written = json.loads((trained / "spectrum.json").read_text())
     assert [one["inputs"] for one in written["spectrum"]["layers"]] == [3, 3]
     assert len(written["diagnostics"]["layers"]) == 1
 
 
-def test_the_weights_are_the_trained_ones(run, show, tmp_path, monkeypatch):
+def test_the_weights_are_the_trained_ones(trained, show, tmp_path, monkeypatch):
     monkeypatch.setattr("primal_attention.cli.spectrum._draw", lambda *_: [])
-    before = json.loads(show(run, "--inputs", 2, "--json", "--out", tmp_path / "a").output)
-    again = json.loads(show(run, "--inputs", 2, "--json", "--out", tmp_path / "b").output)
+    before = json.loads(show(trained, "--inputs", 2, "--json", "--out", tmp_path / "a").output)
+    again = json.loads(show(trained, "--inputs", 2, "--json", "--out", tmp_path / "b").output)
     assert before["spectrum"] == again["spectrum"]
     assert (tmp_path / "a" / "spectrum.json").exists()
-    assert not (run / "spectrum.json").exists()
+    assert not (trained / "spectrum.json").exists()
 
 
-def test_of_several_seeds_the_first_is_shown(run, show, tmp_path, monkeypatch):
+def test_of_several_seeds_the_first_is_shown(trained, show, tmp_path, monkeypatch):
     monkeypatch.setattr("primal_attention.cli.spectrum._draw", lambda *_: [])
     seeds = tmp_path / "seeds"
-    shutil.copytree(run, seeds / "seed-0")
+    shutil.copytree(trained, seeds / "seed-0")
     found = json.loads(show(seeds, "--inputs", 2, "--json").output)
-    alone = json.loads(show(run, "--inputs", 2, "--json").output)
+    alone = json.loads(show(trained, "--inputs", 2, "--json").output)
     assert found["spectrum"] == alone["spectrum"]
 
 
-def test_several_models_are_compared(run, show, tmp_path):
+def test_several_models_are_compared(trained, show, tmp_path):
     pytest.importorskip("matplotlib")
     other = tmp_path / "other"
-    shutil.copytree(run, other)
+    shutil.copytree(trained, other)
     out = tmp_path / "figures"
-    done = show(run, other, "--inputs", 2, "--names", "a, b", "--out", out)
+    done = show(trained, other, "--inputs", 2, "--names", "a, b", "--out", out)
     assert done.exit_code == 0, (done.output, done.exception)
     lines = [line.split()[:3] for line in done.output.splitlines()[1:5]]
     assert lines == [["0", "a", "softmax"], ["0", "b", "softmax"], ["1", "a", "primal"],
@@ -69,9 +62,9 @@ def test_several_models_are_compared(run, show, tmp_path):
         "spectrum.json", "spectrum.png", "spectrum.svg", "layers.png", "layers.svg",
     }  # fmt: skip
     found = json.loads((out / "spectrum.json").read_text())["models"]
-    alone = json.loads(show(run, "--inputs", 2, "--json", "--out", tmp_path / "x").output)
+    alone = json.loads(show(trained, "--inputs", 2, "--json", "--out", tmp_path / "x").output)
     assert found["a"]["spectrum"] == found["b"]["spectrum"] == alone["spectrum"]
-    assert not (run / "spectrum.json").exists()
+    assert not (trained / "spectrum.json").exists()
 
 
 def test_several_models_ask_for_a_folder_and_names(show, tmp_path):

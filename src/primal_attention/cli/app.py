@@ -17,7 +17,10 @@ from .data import data_app
 from .options import (
     AsJson,
     DataDir,
+    Layers,
+    Protocol,
     Quiet,
+    Recipe,
     config_options,
     given,
     parse_attention,
@@ -74,9 +77,7 @@ def train(
             show_default="primal; for rl/... softmax,softmax,primal",
         ),
     ] = None,
-    layers: Annotated[
-        int | None, typer.Option(help="Number of layers.", show_default="2, or as named")
-    ] = None,
+    layers: Layers = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -84,16 +85,8 @@ def train(
             help="An option of an attention (primal list names them); may be repeated.",
         ),
     ] = None,
-    recipe: Annotated[
-        str, typer.Option(help="Settings to start from: default or paper.")
-    ] = "default",
-    protocol: Annotated[
-        str,
-        typer.Option(
-            help="holdout: choose the epoch on a validation split, use the test set once. "
-            "paper: report the best test epoch."
-        ),
-    ] = "holdout",
+    recipe: Recipe = "default",
+    protocol: Protocol = "holdout",
     seed: Annotated[int | None, typer.Option(help="Random seed.", show_default="0")] = None,
     seeds: Annotated[
         str | None, typer.Option(help="Several seeds, 0-4 or 0,3,7: mean and interval.")

@@ -28,6 +28,17 @@ DataDir = Annotated[
         show_default="from the variable PRIMAL_ATTENTION_DATA",
     ),
 ]
+Layers = Annotated[
+    int | None, typer.Option(help="Number of layers.", show_default="2, or as named")
+]
+Recipe = Annotated[str, typer.Option(help="Settings to start from: default or paper.")]
+Protocol = Annotated[
+    str,
+    typer.Option(
+        help="holdout: choose the epoch on a validation split, use the test set once. "
+        "paper: report the best test epoch."
+    ),
+]
 
 F = TypeVar("F", bound=Callable[..., None])
 

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import AsJson, DataDir, Quiet, parse_attention, parse_seeds
+from .options import (
+    AsJson,
+    DataDir,
+    Layers,
+    Protocol,
+    Quiet,
+    Recipe,
+    parse_attention,
+    parse_seeds,
+)
 
 if TYPE_CHECKING:
     from ..train.config import RunConfig
@@ -53,19 +62,9 @@ def sweep(
     attention: Annotated[
         str, typer.Option(help="One name for all layers, or one for each: softmax,primal.")
     ] = "primal",
-    layers: Annotated[
-        int | None, typer.Option(help="Number of layers.", show_default="2, or as named")
-    ] = None,
-    recipe: Annotated[
-        str, typer.Option(help="Settings to start from: default or paper.")
-    ] = "default",
-    protocol: Annotated[
-        str,
-        typer.Option(
-            help="holdout: choose the epoch on a validation split, use the test set once. "
-            "paper: report the best test epoch."
-        ),
-    ] = "holdout",
+    layers: Layers = None,
+    recipe: Recipe = "default",
+    protocol: Protocol = "holdout",
     seeds: Annotated[str, typer.Option(help="Seeds of every point, 0-4 or 0,3,7.")] = "0",
     search: Annotated[
         int | None,
