@@ -18,6 +18,7 @@ from .folded import attend_folded, features_are_cheaper, fold_weights
 from .given import attend_given
 from .running import running_mean
 from .shards import Shards, current_shards
+from .short import attend_short, is_short
 from .stream import PrimalState
 from .tied import attend_tied
 
@@ -50,6 +51,9 @@ def attend(
     shards = current_shards()
     if shards is not None and (state is not None or not call.is_self):
         raise ValueError("a sharded sequence expects self-attention without a state")
+    if shards is None and is_short(layer, call):
+        before = layer.init_state(call.x.shape[0]) if state is None else state
+        return attend_short(layer, call.x, before)
     device, dtype = call.x.device, autocast_dtype(call.x)
     record = record and not torch.compiler.is_exporting()
     x = call.x.to(dtype)

@@ -235,9 +235,7 @@ class PrimalAttention(Streaming):
         b_in = None if self.in_proj_bias is None else self.in_proj_bias.to(dtype)
         if self.folded:
             return Maps(w_in, b_in, self.folded_w_out.to(dtype), self.folded_b_out.to(dtype))
-        for name, part in (("concat", self.concat), ("out_proj", self.out_proj)):
-            if not isinstance(part, nn.Linear):  # its weight is used, its forward never called
-                raise TypeError(f"{name} is a {type(part).__name__}; expected nn.Linear")
+        self.expect_linear_parts()
         heads = (self.num_heads, self.head_dim)
         out = self.out_proj.weight.to(dtype).unflatten(1, heads)  # (d, h, p)
         concat = self.concat.weight.to(dtype)  # (p, 2s)
@@ -252,6 +250,12 @@ class PrimalAttention(Streaming):
         if self.folded:
             return self.folded_projections.to(dtype)
         return torch.stack([self.w_e, self.w_r]).to(dtype).mT
+
+    def expect_linear_parts(self) -> None:
+        """Refuse parts put in their place whose forward, never called, would do something else."""
+        for name, part in (("concat", self.concat), ("out_proj", self.out_proj)):
+            if not isinstance(part, nn.Linear):
+                raise TypeError(f"{name} is a {type(part).__name__}; expected nn.Linear")
 
     def _expect_unfolded(self, name: str) -> None:
         if self.folded:
