@@ -22,6 +22,15 @@ def build(attention, *, dtype=torch.float64, **options):
     return model.eval()
 
 
+def test_the_default_is_the_papers_model():
+    model = DecisionTransformer(state_dim=3, action_dim=2)
+    assert [type(layer.attention).__name__ for layer in model.encoder.layers] == [
+        "SoftmaxAttention", "SoftmaxAttention", "PrimalAttention"
+    ]  # fmt: skip
+    last = model.encoder.layers[-1].attention
+    assert (last.rank, last.weights, last.causal) == (32, "free", True)
+
+
 def episode(batch=2, steps=7, *, seed=1):
     g = torch.Generator().manual_seed(seed)
 

@@ -52,9 +52,9 @@ class DecisionTransformer(nn.Module):
         a_t = scale * tanh(W y_t + b),    y_t of the tokens R_1, s_1, a_1, ..., R_t, s_t.
 
     `attention` names the causal attention of every layer, first layer first: the paper's Primal.+DT
-    is ("softmax", "softmax", "primal"), primal layers have free weights unless `attention_options`
-    say otherwise. `context` is the number of steps that the model is meant to see at once. With
-    conditioned=False there are no returns: behaviour cloning.
+    is ("softmax", "softmax", "primal"), primal layers have free weights and rank 32 unless
+    `attention_options` say otherwise. `context` is the number of steps that the model is meant to
+    see at once. With conditioned=False there are no returns: behaviour cloning.
 
     Inputs are in the units of the environment. `set_scales_` says how they are brought to numbers
     around one; the scales are buffers, so they are saved with the weights.
@@ -285,7 +285,7 @@ def _causal_settings(
                 "'primal' or 'linear'"
             )
     if "primal" in names:
-        own["primal"] = {"weights": "free"} | own.get("primal", {})
+        own["primal"] = {"weights": "free", "rank": 32} | own.get("primal", {})
     for name, options in own.items():
         if "causal" in options:
             raise ValueError(

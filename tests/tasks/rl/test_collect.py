@@ -7,7 +7,7 @@ from primal_attention.tasks import DataError
 from primal_attention.tasks.rl import collect as module
 from primal_attention.tasks.rl import get_rl_task
 from primal_attention.tasks.rl.collect import PENDULUM, cast_policies, collect, record
-from primal_attention.tasks.rl.policies import Diluted
+from primal_attention.tasks.rl.policies import Diluted, digest
 
 pytest.importorskip("gymnasium")
 pytest.importorskip("mujoco")
@@ -45,6 +45,19 @@ def test_policies_from_files(tmp_path):
     assert list(first.arrays) == ["action_net.weight"]
     with pytest.raises(DataError, match=r"no policy for rl/walker2d-medium-expert; expected trpo-"):
         cast_policies(get_rl_task("rl/walker2d-medium-expert"), tmp_path)
+
+
+def test_named_policies_take_turns_diluted_or_not(tmp_path):
+    np.savez(tmp_path / "ars-Hopper-v3.npz", **{"action_net.weight": np.zeros((3, 11))})
+    np.savez(tmp_path / "sac-Hopper-v3.npz", **{"actor.mu.weight": np.ones((3, 11))})
+    turns = ["sac", "ars", "sac"]
+    plain = cast_policies(get_rl_task("rl/hopper-medium-expert"), tmp_path, turns)
+    assert [list(p.arrays) for p in plain] == [
+        ["actor.mu.weight"], ["action_net.weight"], ["actor.mu.weight"]
+    ]  # fmt: skip
+    replay = cast_policies(get_rl_task("rl/hopper-medium-replay"), tmp_path, turns)
+    assert all(isinstance(p, Diluted) for p in replay)
+    assert digest([p.policy for p in replay]) == digest(plain)
 
 
 @pytest.mark.slow
@@ -92,6 +105,25 @@ def test_an_interrupted_recording_goes_on(tmp_path, monkeypatch, form):
     assert not list((tmp_path / "a").rglob(".*"))
     with pytest.raises(DataError, match="exists already"):
         collect(TASK, tmp_path / "a", episodes=7, form=form)
+
+
+def test_a_recording_goes_on_with_the_same_policies_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PART", 1)
+
+    def interrupt(done, total):
+        if done == 1:
+            raise KeyboardInterrupt
+
+    def policy(number):
+        weight = {"action_net.weight": np.full((1, 4), number)}
+        np.savez(tmp_path / "ars-InvertedPendulum.npz", **weight)
+        return {"policies": tmp_path, "algorithms": ["ars"], "form": "d4rl", "episodes": 2}
+
+    with pytest.raises(KeyboardInterrupt):
+        collect(TASK, tmp_path / "a", **policy(0.0), progress=interrupt)
+    collect(TASK, tmp_path / "a", **policy(1.0))
+    collect(TASK, tmp_path / "b", **policy(1.0))
+    assert TASK.load(tmp_path / "a").fingerprint() == TASK.load(tmp_path / "b").fingerprint()
 
 
 def test_minari_reads_what_is_written(tmp_path, monkeypatch):

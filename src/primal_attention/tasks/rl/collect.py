@@ -24,7 +24,7 @@ from ..base import DataError
 from .environments import Environment, make_environment
 from .extra import need
 from .files import write_d4rl
-from .policies import Diluted, LinearPolicy, Policy, for_episode, load_policy
+from .policies import Diluted, LinearPolicy, Policy, digest, for_episode, load_policy
 from .sets import COLLECTED, LEVELS, RLTask
 from .trajectories import Booleans, Floats, Trajectories
 
@@ -83,9 +83,9 @@ def collect(
 
     `policies` is a folder of policy files, <algorithm>-<environment>*.npz; InvertedPendulum has
     policies of its own and needs none. `algorithms` says whose policies take turns, one that is
-    named twice plays twice as often; None leaves it to the level of the task. An interrupted
-    recording goes on with the first part that is missing; what is recorded depends on the seed
-    alone.
+    named twice plays twice as often; None leaves it to the level of the task. In a medium-replay
+    set all of them are diluted. An interrupted recording goes on with the first part that is
+    missing; what is recorded depends on the seed and the policies alone.
     """
     check_choice("form", form, FORMATS)
     if episodes < 1:
@@ -94,8 +94,7 @@ def collect(
     if target.exists():
         raise DataError(f"{target} exists already; expected a data set that is not there yet")
     players = cast_policies(task, policies, algorithms)
-    names = "-".join(map(str, (seed, episodes, *(algorithms or ()))))
-    parts = target.with_name(f".{target.name}.parts-{names}")
+    parts = target.with_name(f".{target.name}.parts-{seed}-{episodes}-{digest(players)}")
     parts.mkdir(parents=True, exist_ok=True)
     total = -(-episodes // PART)
     for number in range(total):
@@ -127,7 +126,8 @@ def cast_policies(
     if algorithms is not None:
         if not algorithms:
             raise ValueError("algorithms is empty; expected names such as 'sac'")
-        return [_policy_file(task, folder, [name]) for name in algorithms]
+        named = [_policy_file(task, folder, [name]) for name in algorithms]
+        return [Diluted(p) for p in named] if task.level == "medium-replay" else named
     check_choice("level", task.level, LEVELS)
     name = task.environment.name
     found: dict[str, Policy] = dict(PENDULUM) if name == "invertedpendulum" else {}

@@ -14,9 +14,11 @@ to [-1, 1]; whoever uses them scales them to the bounds of the environment.
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -148,3 +150,25 @@ def for_episode(policy: Policy, rng: np.random.Generator) -> Policy:
 def _clip(action: Array) -> Array:
     clipped: Array = np.clip(action, -1.0, 1.0)
     return clipped
+
+
+def digest(policies: Sequence[Policy]) -> str:
+    """Twelve characters that tell policies apart by all their numbers."""
+    hashed = hashlib.sha256()
+
+    def add(value: Any) -> None:
+        if dataclasses.is_dataclass(value):
+            add(type(value).__name__)
+            add({f.name: getattr(value, f.name) for f in dataclasses.fields(value)})
+        elif isinstance(value, Mapping):
+            for key in sorted(value):
+                add(key)
+                add(value[key])
+        elif isinstance(value, np.ndarray):
+            hashed.update(f"{value.dtype}{value.shape}".encode() + value.tobytes())
+        else:
+            hashed.update(repr(value).encode())
+
+    for policy in policies:
+        add(policy)
+    return hashed.hexdigest()[:12]
