@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from ..ksvd.factors import DenseKernel
 from .base import Streaming
+from .dropped import dropped_softmax, is_served
 from .inputs import Sequences
 from .projected import ProjectedAttention
 from .registry import register
@@ -44,6 +45,13 @@ class Visibility(NamedTuple):
     mask: Tensor | None = None
     blind: Tensor | None = None
     triangle: bool = False
+
+    def formed(self, q: Tensor, k: Tensor) -> Tensor | None:
+        """The mask, the triangle included."""
+        if not self.triangle:
+            return self.mask
+        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
+        return seen[None, None]
 
 
 @register(
@@ -152,9 +160,12 @@ class SoftmaxAttention(Streaming, ProjectedAttention):
         ignored_queries: Tensor | None,
     ) -> Tensor:
         dropout = self.dropout if self.training else 0.0
-        heads = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=seen.mask, dropout_p=dropout, is_causal=seen.triangle
-        )  # (B, h, N, p)
+        if dropout and is_served(q, seen.mask):
+            heads = dropped_softmax(q, k, v, seen.formed(q, k), dropout)
+        else:
+            heads = F.scaled_dot_product_attention(
+                q, k, v, attn_mask=seen.mask, dropout_p=dropout, is_causal=seen.triangle
+            )  # (B, h, N, p)
         return self._output(heads, seen.blind, ignored_queries)
 
     def _output(
