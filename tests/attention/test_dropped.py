@@ -9,7 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing import assert_close
 
 from primal_attention import SoftmaxAttention
-from primal_attention.attention import dropped, softmax
+from primal_attention.attention import dropped
 from primal_attention.attention.random_bits import draw_mask, keep_scale
 
 P = 0.3
@@ -75,6 +75,21 @@ def test_forward_and_backward(kind, sizes, piece, copied):
         assert_close(ours, theirs)
 
 
+def test_a_query_that_sees_nothing_spoils_nothing():
+    q, k, v = (draw(2, 1, 3, 4, seed=n).requires_grad_() for n in range(3))
+    mask = torch.ones(2, 1, 3, 3, dtype=torch.bool)
+    mask[1, 0, 2] = False
+    torch.manual_seed(0)
+    out = dropped.dropped_softmax(q, k, v, mask, P)
+    (grad,) = torch.autograd.grad(out.masked_fill(~mask[..., :1], 0.0).sum(), k)
+    assert out.isfinite().all()
+    torch.manual_seed(0)
+    whole = dropped.dropped_softmax(q, k, v, None, P)
+    assert_close(out[mask[..., 0]], whole[mask[..., 0]])
+    expected = torch.autograd.grad(whole.masked_fill(~mask[..., :1], 0.0).sum(), k)[0]
+    assert_close(grad, expected)
+
+
 def test_the_mean_is_the_attention_without_dropout():
     q, k, v = (draw(1, 1, 3, 4, seed=n).expand(2000, 1, 3, 4) for n in range(3))
     torch.manual_seed(0)
@@ -91,9 +106,10 @@ def calls(monkeypatch):
 
     def watched(q, k, v, mask, dropout):
         seen.append(dropout)
-        return dropped.dropped_softmax(q, k, v, mask, dropout)
+        return original(q, k, v, mask, dropout)
 
-    monkeypatch.setattr(softmax, "dropped_softmax", watched)
+    original = dropped.dropped_softmax
+    monkeypatch.setattr(dropped, "dropped_softmax", watched)
     return seen
 
 

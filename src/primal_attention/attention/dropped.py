@@ -1,4 +1,4 @@
-"""Softmax attention with dropout on a CPU, forward and backward in pieces that stay in the cache.
+"""Softmax attention by torch's kernels; with dropout on a CPU, by pieces that stay in the cache.
 
 torch's fused kernel for CPUs knows no dropout. With dropout in training, torch forms the N x N
 matrices of all heads, several times, and draws a 64-bit random number for each entry: that took
@@ -12,21 +12,42 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from .random_bits import draw_mask, is_eager_cpu, keep_scale
 
 PIECE = 2**18  # entries of attention matrices that are treated at a time
 
 
-def dropped_softmax(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+def softmax_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Tensor | None = None,
+    triangle: bool = False,
+    dropout: float = 0.0,
+) -> Tensor:
     """`dropout(softmax(q k^T / sqrt(p) + mask)) v`: q (B, h, N, p), k (B, h, M, p), v (B, h, M, c)
-    -> (B, h, N, c). mask, broadcast to (B, h, N, M): bool, True = visible, or float, added.
-    Every query sees at least one key."""
+    -> (B, h, N, c). mask, broadcast to (B, h, N, M): bool, True = visible, or float, added;
+    triangle stands for the causal mask, where it is the only one. What a query without
+    any visible key gets is finite, no more."""
+    if not dropout or not _is_served(q, mask):
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=triangle
+        )
+    if triangle:
+        mask = torch.ones(1, 1, q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
+    return dropped_softmax(q, k, v, mask, dropout)
+
+
+def dropped_softmax(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+    """The same in pieces, with a backward pass of its own."""
     out: Tensor = _DroppedSoftmax.apply(q, k, v, mask, dropout)
     return out
 
 
-def is_served(q: Tensor, mask: Tensor | None) -> bool:
+def _is_served(q: Tensor, mask: Tensor | None) -> bool:
     """Whether `dropped_softmax` may serve: not for a mask that is learned, and not where the user
     wants no fused kernels (torch.nn.attention.sdpa_kernel), which is for second derivatives."""
     if not is_eager_cpu(q):  # first: a compiled graph cannot ask about kernels
@@ -82,7 +103,8 @@ class _DroppedSoftmax(torch.autograd.Function):
 def _softmax(q: Tensor, k: Tensor, mask: Tensor | None, out: Tensor) -> None:
     torch.bmm(q, k.mT, out=out)
     if mask is not None and mask.dtype == torch.bool:
-        out.masked_fill_(~mask, -torch.inf)
+        # not infinity: a query without any key gets finite numbers, as from torch's own kernels
+        out.masked_fill_(~mask, torch.finfo(out.dtype).min)
     elif mask is not None:
         out.add_(mask)
     torch.softmax(out, -1, out=out)

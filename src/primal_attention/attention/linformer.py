@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from .base import check_positive
 from .compact import permute, valid_first
+from .dropped import softmax_attention
 from .inputs import Sequences
 from .projected import MixingAttention, silent_queries, sources
 from .registry import register
@@ -121,15 +122,12 @@ class LinformerAttention(MixingAttention):
         return rows + mass.unsqueeze(-1) * self.in_proj_bias[first:last]
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
-        return self._softmax(q, k, v, self.dropout if self.training else 0.0)
-
-    def _softmax(self, q: Tensor, k: Tensor, v: Tensor, dropout: float) -> Tensor:
-        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
+        return softmax_attention(q, k, v, dropout=self.dropout if self.training else 0.0)
 
     def _weights(self, q: Tensor, k: Tensor, call: Sequences) -> Tensor:
         """The matrix K = P F (B, h, N, M), before dropout."""
         one = torch.eye(self.projection, dtype=q.dtype, device=q.device)
-        attended = self._softmax(q, k, one.expand(*k.shape[:3], -1), 0.0)  # (B, h, N, k)
+        attended = softmax_attention(q, k, one.expand(*k.shape[:3], -1))  # (B, h, N, k)
         length = self._columns(call)
         columns = self.length_proj[-1, :, :length].to(attended.dtype)
         if call.ignore is None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from .base import check_positive
+from .dropped import softmax_attention
 from .projected import MixingAttention
 from .registry import register
 
@@ -121,7 +121,7 @@ class LongformerAttention(MixingAttention):
 
     def _softmax(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None) -> Tensor:
         dropout = self.dropout if self.training else 0.0
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
+        return softmax_attention(q, k, v, mask=visible, dropout=dropout)
 
 
 def _at(order: Tensor, ranks: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from ..ksvd.factors import DenseKernel
 from .base import Streaming
-from .dropped import dropped_softmax, is_served
+from .dropped import softmax_attention
 from .inputs import Sequences
 from .projected import ProjectedAttention
 from .registry import register
@@ -45,13 +45,6 @@ class Visibility(NamedTuple):
     mask: Tensor | None = None
     blind: Tensor | None = None
     triangle: bool = False
-
-    def formed(self, q: Tensor, k: Tensor) -> Tensor | None:
-        """The mask, the triangle included."""
-        if not self.triangle:
-            return self.mask
-        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
-        return seen[None, None]
 
 
 @register(
@@ -160,12 +153,9 @@ class SoftmaxAttention(Streaming, ProjectedAttention):
         ignored_queries: Tensor | None,
     ) -> Tensor:
         dropout = self.dropout if self.training else 0.0
-        if dropout and is_served(q, seen.mask):
-            heads = dropped_softmax(q, k, v, seen.formed(q, k), dropout)
-        else:
-            heads = F.scaled_dot_product_attention(
-                q, k, v, attn_mask=seen.mask, dropout_p=dropout, is_causal=seen.triangle
-            )  # (B, h, N, p)
+        heads = softmax_attention(
+            q, k, v, mask=seen.mask, triangle=seen.triangle, dropout=dropout
+        )  # (B, h, N, p)
         return self._output(heads, seen.blind, ignored_queries)
 
     def _output(
