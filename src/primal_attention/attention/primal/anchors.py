@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ...ksvd.precision import widen
 from .shards import Shards
@@ -82,34 +83,48 @@ def anchor_projections(rows: Tensor, w: Tensor) -> Tensor:
 def spread_projections(x: Tensor, ignore: Tensor | None, w: Tensor) -> Tensor:
     """`anchor_projections` of the sampled rows of x (B, N, d) where anchors outnumber positions.
 
-    Every row is then taken many times. Consecutive anchors share it, so their weights are summed
-    first, as differences of running sums: `F_X^T W = X^T (S^T W)` with the selection F_X = S X.
+    Every row is then taken many times, so the weights of its anchors are summed first:
+    `F_X^T W = X^T (S^T W)` with the selection F_X = S X. Consecutive anchors share a row.
     """
     sides, heads, rank, n = w.shape
-    valid_length = None if ignore is None else (~ignore).sum(-1)
-    if valid_length is None:
-        valid_length = torch.full((1,), x.shape[1], device=x.device)
-    # anchors before[b, j] : before[b, j + 1] stand at the j-th valid position of sample b
-    seats = torch.arange(x.shape[1] + 1, device=x.device).expand(len(valid_length), -1)
-    before = torch.searchsorted(sampled_positions(valid_length, n), seats.contiguous())
-    # differences of sums lose digits: float64 where there is one
-    wide = torch.float32 if x.device.type == "mps" else torch.float64
-    sums = w.permute(3, 1, 0, 2).reshape(n, -1).to(wide).cumsum(0)  # (n, h * 2 * s)
-    sums = torch.cat([sums.new_zeros(1, sums.shape[1]), sums])
+    rows = widen(w.permute(3, 1, 0, 2).reshape(n, -1))  # (n, h * 2 * s)
     if ignore is None:
-        first, last = before[:, :-1], before[:, 1:]
-    else:
-        seat = ((~ignore).cumsum(-1) - 1).clamp(min=0)
-        first, last = before.gather(1, seat), before.gather(1, seat + 1)
-        first, last = (i.masked_fill(ignore, 0) for i in (first, last))
-        x = x.masked_fill(ignore.unsqueeze(-1), 0.0)
-    spread = (sums[last] - sums[first]).to(x.dtype)  # (B or 1, N, h * 2 * s)
-    if ignore is None:
+        at = _unmasked_positions(x.shape[1], n, x.device)
+        seats = torch.arange(x.shape[1], device=x.device).unsqueeze(0)
+        spread = _Spread.apply(rows, torch.searchsorted(at, seats), at).to(x.dtype)  # (1, N, .)
         return anchor_projections(x, spread[0].t().view(heads, sides, rank, -1).transpose(0, 1))
+    valid = ~ignore
+    among_valid = sampled_positions(valid.sum(-1), n)
+    # the anchors before every position, which are those before the valid positions before it
+    before = torch.searchsorted(among_valid, valid.cumsum(-1) - valid.long())
+    at = valid_positions(ignore).gather(1, among_valid)
+    spread = _Spread.apply(rows, before, at).to(x.dtype)  # (B, N, h * 2 * s)
+    x = x.masked_fill(ignore.unsqueeze(-1), 0.0)
     by_head = spread.unflatten(-1, (heads, -1)).permute(0, 2, 3, 1)  # (B, h, 2s, N)
     made = by_head @ x.unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, h, 2s, p)
     projections: Tensor = made.unflatten(2, (2, -1)).transpose(1, 2)
     return projections
+
+
+class _Spread(torch.autograd.Function):
+    """Sums (B, N, c) of the rows w (n, c) whose anchors stand at each position. before (B, N): the
+    anchors that stand before it; at (B, n): where each stands. Both ways a sum of rows."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor, before: Tensor, at: Tensor) -> Tensor:
+        ctx.save_for_backward(at)
+        ctx.length = before.shape[1]
+        samples = torch.arange(len(at), device=w.device).unsqueeze(1)
+        anchors = torch.arange(len(w), device=w.device).repeat(len(at))
+        begins = (before + samples * len(w)).flatten()
+        return functional.embedding_bag(anchors, w, begins, mode="sum").view(*before.shape, -1)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
+        (at,) = ctx.saved_tensors
+        samples = torch.arange(len(at), device=g.device).unsqueeze(1)
+        at = (at + samples * ctx.length).t().contiguous()  # (n, B), among all positions
+        return functional.embedding_bag(at, g.flatten(0, 1), mode="sum"), None, None
 
 
 def sample_anchors(x: Tensor, ignore: Tensor | None, n: int) -> tuple[Tensor, Tensor]:

@@ -109,6 +109,7 @@ def _given(
         return _evaluate(layer, maps, call, anchor_projections(rows, w), want_energy, key_sum)
     # a graph with a dynamic length must not ask how long the sequence is: eager mode first
     eager = is_fast(layer, call.y.dtype) and layer.anchor_rule == "sample"
+    eager = eager and call.y.device.type in ("cpu", "cuda")  # where there are sums of rows
     if eager and layer.anchors > call.y.shape[1]:
         projections = spread_projections(call.y, call.ignore, w)
     else:
