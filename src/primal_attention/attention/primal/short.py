@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from ...ksvd.features import SMALLEST_NORM, Cosine
 from ..inputs import Sequences
-from .running import causal_scan, running_mean
+from .running import causal_scan
 from .stream import PrimalState
 
 if TYPE_CHECKING:
@@ -64,22 +64,26 @@ def _features(layer: PrimalAttention, x: Tensor) -> Tensor:
     return sides.div_(F.threshold(norms, SMALLEST_NORM, torch.inf, inplace=True))
 
 
+def _counts(x: Tensor, state: PrimalState) -> Tensor:
+    """(B, N): the positions up to every one."""
+    return state.seen.unsqueeze(1) + torch.arange(1, x.shape[1] + 1, device=x.device)
+
+
 def _free_scores(
     layer: PrimalAttention, x: Tensor, state: PrimalState
 ) -> tuple[Tensor, PrimalState]:
-    if x.shape[1] == 1:
-        total, count = state.sums + x[:, 0], state.seen + 1
-        mean = (total / count.unsqueeze(-1)).to(x.dtype).unsqueeze(1)
-    else:
-        mean, total, count = running_mean(x, None, state.sums, state.seen)
-    phi = _features(layer, mean)  # all positions of all samples share the projections
+    counts = _counts(x, state)
+    sums = x.cumsum(1, dtype=state.sums.dtype).add_(state.sums.unsqueeze(1))
+    after = PrimalState(sums[:, -1].clone(), counts[:, -1], None)
+    phi = _features(layer, sums.div_(counts.unsqueeze(-1)).to(x.dtype))
     if layer.folded == "features":
         scores = phi
     else:
+        # all positions of all samples share the projections
         rows = phi.flatten(0, 1).transpose(0, 1)  # (2h, B * N, p)
         weights = layer.projections(x.dtype).flatten(0, 1)  # (2h, s, p)
         scores = torch.bmm(rows, weights.mT).transpose(0, 1).unflatten(0, x.shape[:2])
-    return scores, PrimalState(total, count, None)
+    return scores, after
 
 
 def _tied_scores(
@@ -91,12 +95,11 @@ def _tied_scores(
     if x.shape[1] == 1:
         sums = torch.addcmul(state.sums, phi[:, 0].unsqueeze(-1), dual[:, 0].unsqueeze(-2))
         scores = (phi[:, 0].to(sums.dtype).unsqueeze(-2) @ sums.flip(1)).movedim(-2, 1)
-        counts = (state.seen + 1).unsqueeze(1)
     else:
         phi, dual = (t.permute(0, 2, 3, 1, 4) for t in (phi, dual))
         scores, sums = causal_scan(phi, dual, state.sums)
         scores = scores.permute(0, 3, 1, 2, 4)  # (B, N, z, h, s)
-        counts = state.seen.unsqueeze(1) + torch.arange(1, x.shape[1] + 1, device=x.device)
+    counts = _counts(x, state)
     scores = (scores / counts[:, :, None, None, None]).to(x.dtype)
     return scores.flatten(2, 3), PrimalState(sums, counts[:, -1], None)
 
