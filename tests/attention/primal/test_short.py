@@ -124,6 +124,16 @@ def test_where_it_serves(kind, make_layer, make_rows, calls):
 
 
 @both
+@pytest.mark.parametrize("length", [1, 4])
+def test_an_empty_batch(kind, length, make_layer):
+    layer = make_layer(kind).eval()
+    with torch.no_grad():
+        out, state = layer.prefill(torch.empty(0, length, 6).double())
+    assert out.shape == (0, length, 6)
+    assert state.seen.shape == (0,)
+
+
+@both
 def test_a_replaced_part_is_refused(kind, make_layer, make_rows):
     layer = make_layer(kind).eval()
     layer.out_proj = nn.Sequential(layer.out_proj)

@@ -58,7 +58,7 @@ def attend_short(
 def _features(layer: PrimalAttention, x: Tensor) -> Tensor:
     """phi_q and phi_k (equation 1, Remark 4.1): (B, N, 2h, p)."""
     qk = F.linear(x, layer.in_proj_weight, layer.in_proj_bias)
-    sides = qk.view(*x.shape[:2], -1, layer.head_dim)
+    sides = qk.view(*x.shape[:2], 2 * layer.num_heads, layer.head_dim)
     norms = torch.linalg.vector_norm(sides, dim=-1, keepdim=True)
     # A zero row becomes an infinite norm. So does NaN, which the features still carry.
     return sides.div_(F.threshold(norms, SMALLEST_NORM, torch.inf, inplace=True))
