@@ -22,10 +22,11 @@ def test_a_quick_cell_with_its_files(primal, tmp_path):
     assert "quick settings" in done.out
     assert "2 no verdict" in done.out
     assert "(2 ended, 2 in all)" in done.err
-    text = (tmp_path / "out" / "table8.md").read_text()
+    made = tmp_path / "out" / "table8-JapaneseVowels-quick.md"
+    text = made.read_text()
     assert "primal reproduce table8/JapaneseVowels --protocol paper --seeds 0 --quick" in text
-    assert (tmp_path / "out" / "table8.csv").exists()
-    assert (tmp_path / "out" / "table8.tex").exists()
+    assert made.with_suffix(".csv").exists()
+    assert made.with_suffix(".tex").exists()
     again = primal(
         "reproduce", "table8/JapaneseVowels", "--quick", "--json", "--out", tmp_path / "out"
     )
@@ -50,7 +51,8 @@ def test_wrong_usage(primal):
         (["table11"], "unknown table 'table11'"),
         (["table1", "--budget", "soon"], "the time is 'soon'; expected one like 90s"),
         (["table1", "--seeds", "3-1"], "--seeds is '3-1'"),
-        (["table1", "--protocol", "papers"], "--protocol is 'papers' (did you mean 'paper'?)"),
+        (["table1", "--protocol", "papers"], "protocol is 'papers' (did you mean 'paper'?)"),
+        (["table4", "--protocol", "holdout"], "table4 has no epochs to choose"),
         (["table1/JapanVowels"], "did you mean 'JapaneseVowels'?"),
     ):
         done = primal("reproduce", *words)

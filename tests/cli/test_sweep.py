@@ -3,6 +3,7 @@
 import csv
 import json
 
+import numpy as np
 import pytest
 
 TINY = (
@@ -83,3 +84,33 @@ def test_workers(primal, tmp_path):
     done = primal(*words, "--out", tmp_path)
     assert done.code == 0, done.err
     assert sum(point["finished"] for point in json.loads(done.out)["points"]) == 3
+
+
+def test_a_sweep_of_runs_that_learn_to_act(primal, tmp_path):
+    pytest.importorskip("mujoco")
+    h5py = pytest.importorskip("h5py")
+    (tmp_path / "d4rl").mkdir()
+    rng = np.random.default_rng(0)
+    with h5py.File(tmp_path / "d4rl" / "hopper_medium.hdf5", "w") as file:
+        file["observations"] = rng.normal(size=(60, 11)).astype(np.float32)
+        file["actions"] = rng.uniform(-1, 1, (60, 3)).astype(np.float32)
+        file["rewards"] = rng.random(60, np.float32)
+        file["terminals"] = np.arange(60) % 20 == 19
+    small = ["context=2", "width=8", "heads=2", "feedforward=8", "epochs=1", "epoch_steps=2"]
+    words = ["rl/hopper-medium", "rank=2,3", "conditioned=true,false", "episodes=1", *small]
+    place = ["--data-dir", tmp_path, "--out", tmp_path / "out"]
+    done = primal("sweep", *words, *place)
+    assert done.code == 0, done.err
+    assert "score" in done.out
+    assert "accuracy" not in done.out
+    assert done.out.count("1 finished") == 4
+    assert (tmp_path / "out" / "map.csv").exists()
+    again = primal("sweep", *words, *place)
+    assert again.err == ""  # nothing was run
+    for option, value in (("--recipe", "paper"), ("--protocol", "paper")):
+        refused = primal("sweep", "rl/hopper-medium", "rank=2,3", option, value)
+        assert (refused.code, "not for rl/hopper-medium" in refused.err) == (2, True)
+    wrong = primal("sweep", "rl/hopper-medium", "label_smoothing=0.1", *place)
+    assert (wrong.code, "unknown setting 'label_smoothing'" in wrong.err) == (2, True)
+    wrong = primal("sweep", "rl/hopper-medium", "conditioned=yes", *place)
+    assert "conditioned is 'yes'; expected true or false" in wrong.err

@@ -11,7 +11,8 @@ from primal_attention.reproduce import fill, parse_name, table
 from primal_attention.reproduce.lines import QUICK_REASON, Line, trained_lines
 from primal_attention.reproduce.verdict import Estimate
 from primal_attention.reproduce.write import as_csv, as_latex, as_markdown, notes, write_all
-from primal_attention.train.sweep import Outcome, Store, work
+from primal_attention.tasks.rl.files import MINARI_FILE
+from primal_attention.train.sweep import Outcome, Store, is_open, work
 
 
 @pytest.fixture(autouse=True)
@@ -203,6 +204,12 @@ def test_files(tmp_path):
     written = write_all(table("table1"), LINES, tmp_path / "new", "command")
     assert [path.name for path in written] == ["table1.csv", "table1.md", "table1.tex"]
     assert all(path.read_text() for path in written)
+    part = write_all(
+        table("table6"), [], tmp_path, "command", part="JapaneseVowels s=20", quick=True
+    )
+    assert part[0].name == "table6-JapaneseVowels_s=20-quick.csv"
+    (other, *_) = write_all(table("table1"), LINES, tmp_path, "command", protocol="holdout")
+    assert other.name == "table1-holdout.csv"
 
 
 # -- table 3 and figure 1 ------------------------------------------------------------------------
@@ -318,9 +325,38 @@ def test_other_episodes_are_not_those_of_the_paper(tmp_path, data):
     assert line.verdict == "not run"
     assert line.ours is not None
     assert "which is not D4RL's data: not comparable with the paper" in line.why
-    unknown = decision_lines(tmp_path, "", [74.0, 75.0])  # an adopted run
-    assert (unknown.verdict, unknown.ours is None) == ("not run", False)
-    assert "is not recorded: not comparable with the paper" in unknown.why
+
+
+def test_a_cell_is_open_again_when_other_episodes_are_there(tmp_path):
+    collected = tmp_path / "minari" / "collected" / "hopper" / "medium-v0"
+    (collected / "data").mkdir(parents=True)
+    (collected / MINARI_FILE).touch()
+    asked = []
+
+    def engine(configs, store, terms):
+        asked.extend(c for c in configs if is_open(store.outcomes().get(c.fingerprint()), terms))
+        for config in configs:
+            store.add(
+                Outcome(
+                    config.fingerprint(), "finished", config.to_dict(),
+                    accuracy=0.5, data=config.data_place(),
+                )
+            )  # fmt: skip
+
+    def filled():
+        return fill(
+            "table4/Medium Hopper", tmp_path / "out", data_dir=tmp_path, seeds=[0, 1], engine=engine
+        )
+
+    assert {"collected" in line.why for line in filled()} == {True}
+    first = len(asked)
+    assert first > 0
+    filled()
+    assert len(asked) == first  # what is done is done
+    (tmp_path / "d4rl").mkdir()
+    (tmp_path / "d4rl" / "hopper_medium-v2.hdf5").touch()
+    assert {line.verdict for line in filled()} <= {"better", "reproduced", "not reproduced"}
+    assert len(asked) == 2 * first
 
 
 @pytest.mark.slow
@@ -342,6 +378,18 @@ def test_table_4_from_quick_runs(tmp_path):
     (outcome, *others) = Store(tmp_path / "out").outcomes().values()
     assert len(others) == 6
     assert outcome.data.endswith("hopper_medium.hdf5")
+
+
+def test_figure_1_says_what_failed(tmp_path):
+    def engine(configs, store, terms):
+        for config in configs:
+            store.add(Outcome(config.fingerprint(), "failed", {}, reason="out of memory"))
+
+    lines = fill("figure1/JapaneseVowels", tmp_path, engine=engine)
+    assert {line.why for line in lines} == {"failed: out of memory"}
+    assert not any(line.unfinished for line in lines)
+    nothing = fill("figure1/JapaneseVowels", tmp_path / "new", engine=lambda *given: None)
+    assert all(line.unfinished for line in nothing)
 
 
 def test_figure_1_from_quick_runs(tmp_path):

@@ -15,6 +15,7 @@ from .convert import convert
 from .cost import cost
 from .data import data_app
 from .options import (
+    USUAL_ATTENTION,
     AsJson,
     DataDir,
     Layers,
@@ -26,6 +27,7 @@ from .options import (
     parse_attention,
     parse_options,
     parse_seeds,
+    usual_attention,
 )
 from .report import EPILOG as REPORT_EPILOG
 from .report import report
@@ -74,7 +76,7 @@ def train(
         str | None,
         typer.Option(
             help="One name for all layers, or one for each: softmax,primal or softmax*11,primal.",
-            show_default="primal; for rl/... softmax,softmax,primal",
+            show_default=USUAL_ATTENTION,
         ),
     ] = None,
     layers: Layers = None,
@@ -126,8 +128,7 @@ def train(
         raise UsageError("--seed and --seeds are both given; expected one of them")
     try:
         chosen = None if seeds is None else parse_seeds(seeds)
-        usual = "softmax,softmax,primal" if task.startswith("rl/") else "primal"
-        names = parse_attention(usual if attention is None else attention, layers)
+        names = parse_attention(attention or usual_attention(task), layers)
         settings = given(options)
         if option:
             settings["options"] = parse_options(option)

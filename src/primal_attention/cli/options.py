@@ -40,6 +40,14 @@ Protocol = Annotated[
     ),
 ]
 
+USUAL_ATTENTION = "primal; for rl/... softmax,softmax,primal"
+
+
+def usual_attention(task: str) -> str:
+    """The attention of a command that names none."""
+    return "softmax,softmax,primal" if task.startswith("rl/") else "primal"
+
+
 F = TypeVar("F", bound=Callable[..., None])
 
 # panel: field: help; the fields that `train` itself declares are missing here

@@ -73,17 +73,16 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """A table of the paper next to ours: figures, intervals, verdicts, and what was not run."""
-    from ..names import check_choice
     from ..reproduce import fill, parse_name, table
+    from ..reproduce.fill import check_protocol
     from ..reproduce.write import write_all
-    from ..train.config import CHOICES
     from .bench_run import bench_watch
     from .settings import UsageError
     from .show import console
 
     try:
-        table_name, _ = parse_name(name)
-        check_choice("--protocol", protocol, CHOICES["protocol"])
+        table_name, part = parse_name(name)
+        check_protocol(table_name, protocol)
         chosen = parse_seeds(seeds)
         seconds = None if budget is None else parse_time(budget)
     except ValueError as error:
@@ -103,7 +102,7 @@ def reproduce(
     words = ["primal", "reproduce", name]
     words += [w for k, v in options.items() if v is not None for w in (f"--{k}", str(v))]
     command = shlex.join([*words, *(["--quick"] if quick else [])])
-    written = write_all(found, lines, out, command, protocol)
+    written = write_all(found, lines, out, command, protocol=protocol, part=part, quick=quick)
     _show_json(lines, written) if as_json else _show(found, lines, written, protocol)
 
 

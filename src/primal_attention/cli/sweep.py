@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .options import (
+    USUAL_ATTENTION,
     AsJson,
     DataDir,
     Layers,
@@ -19,10 +20,10 @@ from .options import (
     Recipe,
     parse_attention,
     parse_seeds,
+    usual_attention,
 )
 
 if TYPE_CHECKING:
-    from ..train.config import RunConfig
     from ..train.sweep import Outcome, Point, Store, Terms
     from ..train.sweep.configs import Config
     from ..train.sweep.runner import Found, More
@@ -60,8 +61,12 @@ def sweep(
     ],
     *,
     attention: Annotated[
-        str, typer.Option(help="One name for all layers, or one for each: softmax,primal.")
-    ] = "primal",
+        str | None,
+        typer.Option(
+            help="One name for all layers, or one for each: softmax,primal.",
+            show_default=USUAL_ATTENTION,
+        ),
+    ] = None,
     layers: Layers = None,
     recipe: Recipe = "default",
     protocol: Protocol = "holdout",
@@ -94,22 +99,21 @@ def sweep(
 ) -> None:
     """Train over a grid of settings, or search in it: one store, resumable, a map as in Table 6."""
     from ..train.sweep import MedianRule, Store, Terms, grid, parse_space, reopen, trials
-    from .settings import UsageError, resolve
+    from .settings import UsageError
 
-    fixed: dict[str, Any] = {"protocol": protocol}
-    if data_dir is not None:
-        fixed["data_dir"] = str(data_dir.absolute())
-    base = resolve(task, _attention(attention, layers), recipe, **fixed)
+    base = _base(task, attention, layers, recipe, protocol, data_dir)
+    acts = task.startswith("rl/")
     try:
-        space, chosen = parse_space(settings), parse_seeds(seeds)
-        configs = [] if search else trials(base, grid(space), chosen)
+        space, chosen = parse_space(settings, type(base)), parse_seeds(seeds)
+        configs: list[Config] = [] if search else trials(base, grid(space), chosen)
     except ValueError as error:
         raise UsageError(str(error)) from error
     store = Store(out or Path("sweeps") / re.sub(r"[^\w.+-]+", "-", task))
-    terms = Terms(rule=MedianRule() if early_stop else None)
+    # the returns of a few episodes are too uncertain to stop a run for them
+    terms = Terms(rule=MedianRule() if early_stop and not acts else None)
     place = Place(workers, cluster, cpus, gpus, quiet=quiet)
 
-    def run(configs: Sequence[RunConfig], more: More | None = None) -> None:
+    def run(configs: Sequence[Config], more: More | None = None) -> None:
         if retry:
             reopen(configs, store)
         place(configs, store, terms, more)
@@ -121,6 +125,31 @@ def sweep(
     else:
         run(configs)
     _finish(configs, space, store, as_json)
+
+
+def _base(
+    task: str,
+    attention: str | None,
+    layers: int | None,
+    recipe: str,
+    protocol: str,
+    data_dir: Path | None,
+) -> Config:
+    """The settings that all runs share."""
+    from .settings import UsageError, resolve
+
+    place: dict[str, Any] = {} if data_dir is None else {"data_dir": str(data_dir.absolute())}
+    try:
+        names = parse_attention(attention or usual_attention(task), layers)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if not task.startswith("rl/"):
+        return resolve(task, names, recipe, protocol=protocol, **place)
+    from .rl import resolve_rl
+
+    if (recipe, protocol) != ("default", "holdout"):
+        raise UsageError(f"--recipe and --protocol are not for {task}; expected neither")
+    return resolve_rl(task, names, **place).resolved()
 
 
 class Place:
@@ -222,16 +251,7 @@ def describe(outcome: Outcome) -> str:
 # -- output --------------------------------------------------------------------------------------
 
 
-def _attention(text: str, layers: int | None) -> tuple[str, ...]:
-    from .settings import UsageError
-
-    try:
-        return parse_attention(text, layers)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-
-
-def _finish(configs: Sequence[RunConfig], space: Space, store: Store, as_json: bool) -> None:
+def _finish(configs: Sequence[Config], space: Space, store: Store, as_json: bool) -> None:
     """Write results.csv and the map, and print them."""
     from ..train.files import explained, write_bytes
     from ..train.sweep import best, make_map, points_csv, summarise, varied
@@ -254,7 +274,7 @@ def _finish(configs: Sequence[RunConfig], space: Space, store: Store, as_json: b
     if as_json:
         _show_json(points, chosen, written)
     else:
-        _show(points, chosen, written, configs[0].protocol)
+        _show(points, chosen, written, getattr(configs[0], "protocol", None))
     if all(point.finished == 0 for point in points):
         from . import FAILED
 
@@ -276,26 +296,30 @@ def _show_json(points: Sequence[Point], chosen: Point | None, written: Sequence[
 
 
 def _show(
-    points: Sequence[Point], chosen: Point | None, written: Sequence[Path], protocol: str
+    points: Sequence[Point], chosen: Point | None, written: Sequence[Path], protocol: str | None
 ) -> None:
+    """A run without a protocol, that learns to act, has a normalised score after its last epoch."""
     from rich.table import Table
 
     from .show import console, show_rows
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    split = "test" if protocol == "paper" else "validation"
-    for column in (*points[0].settings, "accuracy", split, "runs", ""):
+    split = {None: "", "paper": "test"}.get(protocol, "validation")
+    unit = " %" if split else ""
+    for column in (*points[0].settings, "accuracy" if split else "score", split, "runs", ""):
         table.add_column(column, overflow="fold")
     for point in points:
-        accuracy = "" if point.accuracy is None else f"{100 * point.accuracy:.1f} %"
+        accuracy = "" if point.accuracy is None else f"{100 * point.accuracy:.1f}{unit}"
         if point.deviation is not None:
             accuracy += f" ± {100 * point.deviation:.1f}"
-        selected = "" if point.selected is None else f"{100 * point.selected:.1f} %"
+        selected = ""
+        if split and point.selected is not None:
+            selected = f"{100 * point.selected:.1f} %"
         values = (f"{value}" for value in point.settings.values())
         table.add_row(*values, accuracy, selected, point.state, point.reason or "")
     console().print(table, highlight=False, markup=False)
     rows = {}
     if chosen is not None:
         settings = " ".join(f"{name}={value}" for name, value in chosen.settings.items())
-        rows["best"] = f"{settings}, by {split} accuracy"
+        rows["best"] = f"{settings}, by {f'{split} accuracy' if split else 'score'}"
     show_rows(rows | {"wrote": ", ".join(str(path) for path in written)})

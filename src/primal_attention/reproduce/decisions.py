@@ -62,8 +62,6 @@ def not_d4rl(data: str) -> str:
     D4RL's own files carry a version, d4rl/hopper_medium-v2.hdf5; those in its layout that are
     recorded here do not.
     """
-    if not data:
-        return "what it learned from is not recorded: not comparable with the paper"
     path = Path(data)
     if path.parent.name == "d4rl" and re.search(r"-v\d+\.hdf5$", path.name):
         return ""

@@ -18,6 +18,7 @@ from .order import ordered
 from .paper_tables import table
 from .spectra import spectra_cells, spectra_lines
 
+NO_EPOCHS = ("table3", "table4", "table7")  # training steps, and scores after the last epoch
 Engine = Callable[[Sequence[Config], Store, Terms], None]  # does runs, wherever
 
 
@@ -44,7 +45,7 @@ def fill(
     `watch` is told how the benchmark of Table 3 goes on.
     """
     name, part = parse_name(name)
-    check_choice("protocol", protocol, CHOICES["protocol"])
+    check_protocol(name, protocol)
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds is {list(seeds)}; expected different integers, at least one")
     folder, found = Path(folder), table(name)
@@ -69,6 +70,15 @@ def fill(
     if name == "figure1":
         return spectra_lines(cells, part, seeds, store.outcomes(), quick=quick)
     return trained_lines(found, cells, seeds, store.outcomes(), quick=quick)
+
+
+def check_protocol(name: str, protocol: str) -> None:
+    """Raise unless a table has epochs that a protocol chooses."""
+    check_choice("protocol", protocol, CHOICES["protocol"])
+    if protocol != "paper" and name in NO_EPOCHS:
+        raise ValueError(
+            f"protocol is {protocol!r}; expected 'paper', since {name} has no epochs to choose"
+        )
 
 
 def parse_name(text: str) -> tuple[str, str | None]:

@@ -35,7 +35,7 @@ class Line:
     def unfinished(self) -> bool:
         """Whether a later call goes on with it."""
         states = (self.why, *(seed.partition(": ")[2] for seed in self.missing))
-        return any(state.startswith((NO_TIME, "paused")) for state in states)
+        return any(one.startswith((NO_TIME, "paused")) for one in states)
 
     @property
     def difference(self) -> float | None:
@@ -71,9 +71,9 @@ def _line(
         for seed in seeds
     }
     ended = [one for one in runs.values() if one is not None and one.status == "finished"]
-    missing = tuple(f"seed {seed}: {_state(one)}" for seed, one in runs.items() if one not in ended)
+    missing = tuple(f"seed {seed}: {state(one)}" for seed, one in runs.items() if one not in ended)
     if not ended:
-        return dataclasses.replace(empty, why=_state(next(iter(runs.values()))), missing=missing)
+        return dataclasses.replace(empty, why=state(next(iter(runs.values()))), missing=missing)
     accuracies = [one.accuracy for one in ended if one.accuracy is not None]
     cases = [one.cases for one in ended if one.cases is not None]
     ours = estimate(accuracies, min(cases, default=None))
@@ -98,7 +98,8 @@ def _not_judged(ended: Sequence[Outcome]) -> str:
     return ONE_SEED if len(ended) < 2 else ""
 
 
-def _state(outcome: Outcome | None) -> str:
+def state(outcome: Outcome | None) -> str:
+    """What became of a run that has no result."""
     if outcome is None:
         return NO_TIME
     return f"{outcome.status}: {outcome.reason}"

@@ -12,7 +12,7 @@ from ..train.seeds import mean_interval
 from ..train.sweep.configs import Config
 from ..train.sweep.store import Outcome
 from .cells import MODELS, Cell, cells_of
-from .lines import QUICK_REASON, Line
+from .lines import QUICK_REASON, Line, state
 from .paper_tables import table
 from .verdict import Estimate, Verdict
 
@@ -49,7 +49,7 @@ def spectra_lines(
             continue
         gains = _gains(cells, row.endswith(DEEPER), seeds, outcomes)
         if not gains:
-            lines.append(dataclasses.replace(empty, why="no time yet for the runs of Table 1"))
+            lines.append(dataclasses.replace(empty, why=_missing(cells, seeds, outcomes)))
             continue
         mean, deviation, interval = mean_interval(gains)
         low, high = interval or (mean, mean)
@@ -77,6 +77,18 @@ def _gains(
         elif runs[0] is not None and runs[1] is not None:
             gains.append(ranks_of(runs[0])[-1] - ranks_of(runs[1])[-1])
     return gains
+
+
+def _missing(cells: Sequence[Cell], seeds: Sequence[int], outcomes: Mapping[str, Outcome]) -> str:
+    """Why there is nothing to look at: what became of the first run that is not finished."""
+    for cell in cells:
+        if cell.config is None:
+            return f"{cell.column}: {cell.why}"
+        for seed in seeds:
+            found = outcomes.get(dataclasses.replace(cell.config, seed=seed).fingerprint())
+            if found is None or found.status != "finished":
+                return state(found)
+    return "the runs of Table 1 have no weights"
 
 
 def _finished(config: Config, seed: int, outcomes: Mapping[str, Outcome]) -> Path | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -132,19 +133,28 @@ def as_latex(found: PaperTable, lines: Sequence[Line], protocol: str = "paper") 
 
 
 def write_all(
-    found: PaperTable, lines: Sequence[Line], folder: Path, command: str, protocol: str = "paper"
+    found: PaperTable,
+    lines: Sequence[Line],
+    folder: Path,
+    command: str,
+    *,
+    protocol: str = "paper",
+    part: str | None = None,
+    quick: bool = False,
 ) -> list[Path]:
-    """Write table.csv, table.md and table.tex, named after the table."""
+    """Write a table as CSV, Markdown and LaTeX, in files named after what was asked for."""
     made = {
         "csv": as_csv(lines),
         "md": as_markdown(found, lines, command, protocol),
         "tex": as_latex(found, lines, protocol),
     }
+    asked = [part, "holdout" if protocol == "holdout" else None, "quick" if quick else None]
+    name = "-".join([found.name, *(re.sub(r"[^\w.+=]+", "_", word) for word in asked if word)])
     written = []
     with explained(f"write into {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         for kind, text in made.items():
-            written.append(folder / f"{found.name}.{kind}")
+            written.append(folder / f"{name}.{kind}")
             write_bytes(written[-1], text.encode())
     return written
 

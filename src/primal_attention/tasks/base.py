@@ -39,10 +39,12 @@ class Task(ABC):
     """A benchmark by name. Recipes are fields of a run's configuration, by recipe name.
 
     A benchmark that comes with a "validation" split says so in `splits`; of another, a part of the
-    training set is held out.
+    training set is held out. Where the name does not say which data it is, since it is what the
+    user's folder holds, `any_data` is set: then runs are told apart by where their data lies.
     """
 
     splits: tuple[str, ...] = field(default=("train", "test"), kw_only=True)
+    any_data: bool = field(default=False, kw_only=True)
 
     name: str
     description: str

@@ -63,6 +63,12 @@ def test_wrong_words(word, message):
         parse_space([word])
 
 
+@pytest.mark.parametrize("name", ["recipe", "protocol", "attention", "seed"])
+def test_what_the_command_decides_is_not_swept(name):
+    with pytest.raises(ValueError, match=f"unknown setting '{name}'"):
+        parse_space([f"{name}=paper"])
+
+
 def test_a_name_once():
     with pytest.raises(ValueError, match="rank is given twice"):
         parse_space(["rank=1", "rank=2"])

@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from primal_attention import tasks
+from primal_attention.tasks import DataStatus
 from primal_attention.train import Observer, RunConfig, train
 from primal_attention.train.decision import DecisionConfig, DecisionResult, DecisionStart
 from primal_attention.train.events import StepEvent
@@ -156,6 +158,26 @@ def test_a_run_that_kills_its_process_fails(store, config):
     assert (found.status, found.reason) == ("failed", "the process that ran it died 3 times")
 
 
+def test_other_data_under_the_same_name_is_another_run(store, config, task, tmp_path, monkeypatch):
+    def status(self, data_dir=None):
+        return DataStatus(self.name, "", {"train": str(data_dir)}, (), "")
+
+    monkeypatch.setattr(type(task), "status", status)
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    here, there = (dataclasses.replace(config(), data_dir=str(tmp_path / n)) for n in "ab")
+    assert here.fingerprint() == there.fingerprint()  # the name says which data it is
+    monkeypatch.setitem(tasks._tasks, task.name, dataclasses.replace(task, any_data=True))
+    assert here.fingerprint() != there.fingerprint()
+    run_trial(here, store, Terms())
+    count = Count()
+    found = run_trial(there, store, Terms(), observer=count)
+    assert (found.status, found.reason) == ("finished", None)
+    assert count.runs == 1
+    assert found.data == str(tmp_path / "b")
+    assert adopt(Store(tmp_path / "other"), store.runs) == 0
+
+
 def test_finished_runs_are_adopted(store, config, tmp_path):
     run = train(config(), root=tmp_path / "elsewhere").run
     broken = tmp_path / "elsewhere" / "broken"
@@ -271,9 +293,11 @@ def test_a_run_that_learns_to_act(store, acting, tmp_path):
     assert (outcome.status, outcome.accuracy, outcome.cases) == ("finished", 0.745, None)
     assert outcome.data == str(file)
     assert store.outcomes()[config.fingerprint()] == outcome
-    other = Store(tmp_path / "other")
-    assert adopt(other, store.runs) == 1
-    assert other.outcomes()[config.fingerprint()].accuracy == 0.745
+    assert adopt(Store(tmp_path / "other"), store.runs) == 0  # nobody knows from which data
+    newer = file.with_name("hopper_medium-v3.hdf5")
+    newer.touch()  # is taken from now on, and so the run is another one
+    assert config.data_place() == str(newer)
+    assert store.outcomes().get(config.fingerprint()) is None
 
 
 def test_a_deadline_pauses_a_run_that_learns_to_act(store, acting):

@@ -25,5 +25,6 @@ def image_tasks() -> list[Task]:
         Folder(
             "images/folder", "photographs in folders, as ImageNet-100", FOLDER,
             size=224, patch=16, store=256, facts="a folder of images for every class",
+            any_data=True,
         ),
     ]  # fmt: skip

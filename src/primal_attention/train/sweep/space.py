@@ -9,16 +9,21 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ...names import unknown
 from ..config import RunConfig
+from ..decision import DecisionConfig
+from .configs import Config
 
 # what the sweep itself decides, or what does not change a result
-NOT_SWEPT = {"task", "seed", "options", "attention", "data_dir", "devices", "nodes"} | {
-    "accelerator",
-    "checkpoint_seconds",
-}
+NOT_SWEPT = {
+    "task", "seed", "options", "attention", "recipe", "protocol",
+    "data_dir", "devices", "nodes", "accelerator", "checkpoint_seconds",
+}  # fmt: skip
+
+
+_BOOLEANS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)
@@ -30,13 +35,16 @@ class Range:
     log: bool = False
 
 
+C = TypeVar("C", bound=Config)
 Space = Mapping[str, tuple[Any, ...] | Range]
 
 
-def parse_space(words: Sequence[str]) -> dict[str, tuple[Any, ...] | Range]:
+def parse_space(
+    words: Sequence[str], kind_of_run: type[RunConfig] | type[DecisionConfig] = RunConfig
+) -> dict[str, tuple[Any, ...] | Range]:
     """Settings as on the command line, each `name=value,value,...` or `name=low:high[:log]`."""
     space: dict[str, tuple[Any, ...] | Range] = {}
-    hints = typing.get_type_hints(RunConfig)
+    hints = typing.get_type_hints(kind_of_run)
     known = sorted(hints.keys() - NOT_SWEPT)
     for word in words:
         name, equals, text = word.partition("=")
@@ -69,9 +77,7 @@ def varied(space: Space) -> list[str]:
     return [n for n, values in space.items() if isinstance(values, Range) or len(values) > 1]
 
 
-def trials(base: RunConfig, points: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[
-    RunConfig
-]:  # fmt: skip
+def trials(base: C, points: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[C]:
     """The runs of a sweep: all points with the first seed, then with the second, and so on."""
     found = [dataclasses.replace(base, **point, seed=seed) for seed in seeds for point in points]
     for config in found:
@@ -99,9 +105,9 @@ def _value(name: str, text: str, kind: type, none: bool) -> Any:
     if none and text.lower() == "none":
         return None
     try:
-        return kind(text)
-    except ValueError:
-        expected = {int: "an integer", float: "a number"}.get(kind, "a word")
+        return _BOOLEANS[text.lower()] if kind is bool else kind(text)
+    except (ValueError, KeyError):
+        expected = {int: "an integer", float: "a number", bool: "true or false"}.get(kind, "a word")
         raise ValueError(f"{name} is {text!r}; expected {expected}") from None
 
 

@@ -33,8 +33,8 @@ class Outcome:
     continued. `accuracy` is the reported one (finished runs), `curve` the accuracy of
     every epoch on the set that chooses the epoch, `cases` the size of the set that was reported.
 
-    Of a run that learns to act, `accuracy` is the normalised score in hundreds, there are no
-    cases, and `data` says which recorded episodes it learned from; an adopted run does not know."""
+    `data` says where the data lies, if the task's name does not say which data it is. Of a run that
+    learns to act, `accuracy` is the normalised score in hundreds, and there are no cases."""
 
     fingerprint: str
     status: Status

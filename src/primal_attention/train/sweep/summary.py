@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..config import RunConfig
 from ..seeds import mean_interval
+from .configs import Config
 from .store import Outcome
 
 
@@ -39,10 +39,10 @@ class Point:
 
 
 def summarise(
-    configs: Sequence[RunConfig], names: Sequence[str], outcomes: Mapping[str, Outcome]
+    configs: Sequence[Config], names: Sequence[str], outcomes: Mapping[str, Outcome]
 ) -> list[Point]:
     """The points of a sweep over `names`, in the order of its runs."""
-    groups: dict[tuple[Any, ...], list[RunConfig]] = {}
+    groups: dict[tuple[Any, ...], list[Config]] = {}
     for config in configs:
         groups.setdefault(tuple(getattr(config, name) for name in names), []).append(config)
     return [

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..decision import DecisionResult
-from ..events import Observer
+from ...tasks import get_task
+from ..decision import DecisionConfig, DecisionResult
+from ..events import Observer, RunResult
 from ..files import read_json
 from ..metrics import read_metrics
 from .configs import Config, Result, config_of, do, result_of
@@ -83,6 +84,7 @@ def _run(config: Config, store: Store, terms: Terms, observer: Observer | None) 
         "fingerprint": config.fingerprint(),
         "settings": config.to_dict(),
         "run": str(run),
+        "data": config.data_place(),
     }
     try:
         result = do(config, run, audience)
@@ -106,11 +108,13 @@ def _stoppers(config: Config, store: Store, terms: Terms, run: Path) -> list[Sto
         def others() -> list[tuple[float, ...]]:
             """Curves that mean the same: of another protocol they would be test accuracies."""
             own, known = config.to_dict(), store.outcomes().items()
+            data = config.data_place()
             return [
                 one.curve
                 for key, one in known
                 if key != fingerprint
                 and one.done
+                and one.data == data
                 and all(one.settings.get(name) == own.get(name) for name in COMPARED)
             ]
 
@@ -146,12 +150,11 @@ def finished(config: Config, result: Result) -> Outcome:
         cases=sum(map(sum, result.confusion)),
         seconds=result.seconds,
         curve=curve(result.run),
+        data=config.data_place(),
     )
 
 
 def _acted(config: Config, result: DecisionResult) -> Outcome:
-    from ...tasks.rl import get_rl_task
-
     return Outcome(
         fingerprint=config.fingerprint(),
         status="finished",
@@ -162,13 +165,14 @@ def _acted(config: Config, result: DecisionResult) -> Outcome:
         selected=result.score / 100,
         seconds=result.seconds,
         curve=curve(result.run),
-        data=str(get_rl_task(config.task).find(config.data_dir) or ""),
+        data=config.data_place(),
     )
 
 
 def adopt(store: Store, folder: Path | str) -> int:
     """Take over the finished runs below a folder that the store does not know, wherever they were
-    made; returns how many. Runs without a test set are left out."""
+    made; returns how many. Runs without a test set are left out, and those whose task does not say
+    which data it is: what lies in their data folder now need not be what they learned from."""
     known, count = store.outcomes(), 0
     for path in sorted(Path(folder).rglob("result.json")):
         found = _read(path.parent)
@@ -184,7 +188,9 @@ def _read(run: Path) -> Outcome | None:
     with suppress(ValueError, TypeError, KeyError):  # of another program or version
         settings: Mapping[str, Any] = read_json(run / "config.json")
         result = result_of(run, read_json(run / "result.json"))
-        if isinstance(result, DecisionResult) or not result.label.startswith("validation"):
-            # what lies in its data folder now need not be what it learned from
-            return dataclasses.replace(finished(config_of(settings), result), data="")
+        config = config_of(settings)
+        if isinstance(config, DecisionConfig) or get_task(config.task).any_data:
+            return None
+        if isinstance(result, RunResult) and not result.label.startswith("validation"):
+            return finished(config, result)
     return None
