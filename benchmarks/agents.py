@@ -20,13 +20,17 @@ ATTENTIONS = (("softmax", "softmax", "primal"), ("softmax",) * 3, ("primal",) * 
 ENDLESS = 10**9
 
 
-def agents(model: DecisionTransformer, context: int) -> dict[str, tuple[WindowAgent, int]]:
-    """The agents of a row, and how many actions of each are timed."""
-    few = max(2, 40 // context)
+def timed(context: int) -> dict[str, int]:
+    """How many actions of each agent are timed."""
+    return {"window": max(2, 40 // context), "renewed": max(context // 2, 10), "endless": 40}
+
+
+def agents(model: DecisionTransformer, context: int) -> dict[str, WindowAgent]:
+    """The agents of a row."""
     return {
-        "window": (make_agent(model, context=context), few),
-        "renewed": (make_agent(model, stream=True, context=context), max(context // 2, 10)),
-        "endless": (make_agent(model, stream=True, context=ENDLESS), 40),
+        "window": make_agent(model, context=context),
+        "renewed": make_agent(model, stream=True, context=context),
+        "endless": make_agent(model, stream=True, context=ENDLESS),
     }
 
 
@@ -41,15 +45,16 @@ def main() -> None:
     print("|---|---|---|---|---|")
     for names in ATTENTIONS:
         for context in options.contexts:
-            longest = 3 * max(options.contexts)
+            decisions = timed(context)
+            horizon = context + max(decisions.values())  # a full context, then the timed actions
             model = DecisionTransformer(
-                state_dim=11, action_dim=3, attention=names, context=context, horizon=longest
+                state_dim=11, action_dim=3, attention=names, context=context, horizon=horizon
             )
             best: dict[str, float] = {}
             row = agents(model, context)
             for _ in range(options.repeats):
-                for kind, (agent, decisions) in row.items():
-                    pace = decisions_per_second(agent, decisions=decisions, after=context)
+                for kind, agent in row.items():
+                    pace = decisions_per_second(agent, decisions=decisions[kind], after=context)
                     best[kind] = max(pace, best.get(kind, 0.0))
             figures = " | ".join(f"{pace:.3g}" for pace in best.values())
             print(f"| {', '.join(names)} | {context:,} | {figures} |", flush=True)

@@ -171,6 +171,8 @@ def test_wrong_inputs():
         model(states, actions[:, 1:], returns, times)
     with pytest.raises(ValueError, match="timesteps go up to 40; expected less than horizon = 30"):
         model(states, actions, returns, times + 30)
+    with pytest.raises(ValueError, match="timesteps begin at -1; expected at least 0"):
+        model(states, actions, returns, times - 1 - times.min())
     with pytest.raises(ValueError, match="actions has 7 steps; expected 6"):
         model.prefill(states, actions, returns, times)
     with pytest.raises(ValueError, match="expected positive numbers"):

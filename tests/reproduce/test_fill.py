@@ -13,6 +13,7 @@ from primal_attention.reproduce.verdict import Estimate
 from primal_attention.reproduce.write import as_csv, as_latex, as_markdown, notes, write_all
 from primal_attention.tasks.rl.files import MINARI_FILE
 from primal_attention.train.sweep import Outcome, Store, is_open, work
+from primal_attention.train.sweep.configs import data_of, key_of
 
 
 @pytest.fixture(autouse=True)
@@ -33,11 +34,11 @@ class Engine:
     def __call__(self, configs, store, terms):
         known = store.outcomes()
         for config in configs:
-            if config.fingerprint() in known:
+            if key_of(config) in known:
                 continue
             self.runs.append(config)
             worth = self.worth(config)
-            common = {"fingerprint": config.fingerprint(), "settings": {}, "seconds": 60.0}
+            common = {"fingerprint": key_of(config), "settings": {}, "seconds": 60.0}
             if isinstance(worth, str):
                 store.add(Outcome(**common, status="failed", reason=worth))
             else:
@@ -117,8 +118,8 @@ def table_8_lines(store, monkeypatch, leave=None):
     monkeypatch.setattr(kind, "status", lambda self, _=None: DataStatus("", "", {}, (), ""))
     cells = cells_of("table8")
     outcomes = {
-        cell.config.fingerprint(): Outcome(
-            cell.config.fingerprint(), "finished", {}, accuracy=cell.figure.value / 100, cases=500
+        key_of(cell.config): Outcome(
+            key_of(cell.config), "finished", {}, accuracy=cell.figure.value / 100, cases=500
         )
         for cell in cells
         if (cell.row, cell.column) != leave
@@ -290,7 +291,7 @@ def decision_lines(tmp_path, data, scores):
             if config.attention[-1] == "primal":
                 store.add(
                     Outcome(
-                        config.fingerprint(), "finished", config.to_dict(),
+                        key_of(config), "finished", config.to_dict(),
                         accuracy=scores[config.seed] / 100, data=str(data),
                     )
                 )  # fmt: skip
@@ -334,12 +335,12 @@ def test_a_cell_is_open_again_when_other_episodes_are_there(tmp_path):
     asked = []
 
     def engine(configs, store, terms):
-        asked.extend(c for c in configs if is_open(store.outcomes().get(c.fingerprint()), terms))
+        asked.extend(c for c in configs if is_open(store.outcomes().get(key_of(c)), terms))
         for config in configs:
             store.add(
                 Outcome(
-                    config.fingerprint(), "finished", config.to_dict(),
-                    accuracy=0.5, data=config.data_place(),
+                    key_of(config), "finished", config.to_dict(),
+                    accuracy=0.5, data=data_of(config),
                 )
             )  # fmt: skip
 
@@ -383,7 +384,7 @@ def test_table_4_from_quick_runs(tmp_path):
 def test_figure_1_says_what_failed(tmp_path):
     def engine(configs, store, terms):
         for config in configs:
-            store.add(Outcome(config.fingerprint(), "failed", {}, reason="out of memory"))
+            store.add(Outcome(key_of(config), "failed", {}, reason="out of memory"))
 
     lines = fill("figure1/JapaneseVowels", tmp_path, engine=engine)
     assert {line.why for line in lines} == {"failed: out of memory"}

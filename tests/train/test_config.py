@@ -103,8 +103,7 @@ def test_fingerprint_is_of_what_decides_the_result():
     config = RunConfig(task=TASK)
     for field in dataclasses.fields(RunConfig):
         value = getattr(config, field.name)
-        other = "uea/BasicMotions" if field.name == "task" else (value, "other")
-        changed = dataclasses.replace(config, **{field.name: other})
+        changed = dataclasses.replace(config, **{field.name: (value, "other")})
         same = changed.fingerprint() == config.fingerprint()
         place = ("data_dir", "devices", "nodes", "accelerator", "checkpoint_seconds")
         assert same == (field.name in place)

@@ -23,7 +23,7 @@ from ..train.decision import (
     train_decision,
     train_decision_seeds,
 )
-from . import INTERRUPTED
+from . import FAILED, INTERRUPTED
 from .settings import UsageError
 from .show import console, show_json, show_rows
 
@@ -132,7 +132,10 @@ def _finish(outcome: Outcome, as_json: bool) -> None:
             mean += f" ± {outcome.deviation:.1f}, 95 % interval of the mean {low:.1f} to {high:.1f}"
         each = (f"{seed}: {result.score:.1f}" for seed, result in results.items())
         rows = {"score": mean, "seeds": ", ".join(each), "run": str(outcome.run)}
+        rows |= {f"seed {seed}": f"failed: {reason}" for seed, reason in outcome.failed.items()}
         show_rows(_rows(next(iter(results.values()))) | rows if len(results) == 1 else rows)
+    if isinstance(outcome, DecisionSeeds) and outcome.failed:
+        raise typer.Exit(FAILED)
 
 
 def _picture(run: Path) -> None:
@@ -140,12 +143,12 @@ def _picture(run: Path) -> None:
     done does not fail for want of a picture."""
     if any((run / name).exists() for name in ("episode.gif", "episode.png")):
         return
-    from ..report.episode_figure import episode
-    from ..tasks.rl import get_rl_task, make_agent
-    from ..tasks.rl.film import film, play
-    from ..train.decision import load_decision_model, read_decision_config
-
     try:
+        from ..report.episode_figure import episode
+        from ..tasks.rl import get_rl_task, make_agent
+        from ..tasks.rl.film import film, play
+        from ..train.decision import load_decision_model, read_decision_config
+
         config = read_decision_config(run)
         environment = get_rl_task(config.task).environment
         agent = make_agent(load_decision_model(run), stream=config.stream)
@@ -153,7 +156,7 @@ def _picture(run: Path) -> None:
         if not screen or not film(agent, environment, run / "episode.gif", target=config.target):
             played = play(agent, environment, target=config.target)
             episode(played, environment, run / "episode", formats=["png"])
-    except (ImportError, OSError, ValueError) as error:
+    except Exception as error:  # drivers fail in many ways, with types of their own
         console(stderr=True).print(f"no picture: {error}", highlight=False, markup=False)
 
 
@@ -199,16 +202,23 @@ def collect(
     ] = None,
     train_steps: Annotated[
         int | None,
-        typer.Option(min=1, help="First train the policy of a medium set (SAC) for so many steps."),
+        typer.Option(
+            min=1,
+            help="First train the medium policy (SAC) for so many steps; "
+            "it and others are looked for in DATA_DIR/policies.",
+        ),
     ] = None,
     form: Annotated[str, typer.Option(help="minari or d4rl.")] = "minari",
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
 ) -> None:
-    """Record episodes of policies in the real environment. An interrupted recording goes on."""
+    """Record episodes of policies in the real environment. What is interrupted goes on."""
     from ..tasks.folders import ENVIRONMENT, data_folder
     from ..tasks.rl import get_rl_task
+    from ..tasks.rl.collect import TO_BE_TRAINED, prepare
     from ..tasks.rl.collect import collect as record
+    from ..tasks.rl.policies import load_policy
+    from ..tasks.rl.sac import train_sac
     from .data import progress_bar
 
     try:
@@ -218,19 +228,22 @@ def collect(
     folder = data_folder(data_dir)
     if folder is None:
         raise UsageError(f"no folder is given; expected --data-dir or {ENVIRONMENT}")
+    turns = None if algorithms is None else algorithms.split(",")
+    trained = None
     if train_steps is not None:
-        from ..tasks.rl.sac import train_sac
-
         if policies is not None:
             raise UsageError("--policies and --train-steps are both given; expected one of them")
         policies = folder / "policies"
-        path = train_sac(task.environment, policies, steps=train_steps, seed=seed)
+        # what is wrong with the recording shall not be found out after hours of training
+        prepare(task, folder, policies=policies, algorithms=turns, trained=TO_BE_TRAINED, form=form)
+        with progress_bar(f"SAC in {task.environment.id}", quiet) as bar:
+            path = train_sac(task.environment, policies, steps=train_steps, seed=seed, progress=bar)
         console(stderr=True).print(str(path), highlight=False, markup=False)
+        trained = load_policy(path)
     with progress_bar(task.name, quiet) as bar:
         made = record(
-            task, folder, episodes=episodes, seed=seed, policies=policies,
-            algorithms=None if algorithms is None else algorithms.split(","),
-            form=form, progress=bar,
+            task, folder, episodes=episodes, seed=seed, policies=policies, algorithms=turns,
+            trained=trained, form=form, progress=bar,
         )  # fmt: skip
     show_rows(
         {

@@ -166,10 +166,11 @@ class Place:
     ) -> None:
         """Do what is open, and then what `more` gives, with a line on stderr for every run that
         ends."""
+        from ..train.sweep.configs import key_of
         from .show import console
 
         stderr = console(stderr=True)
-        names = {config.fingerprint() for config in configs}
+        names = {key_of(config) for config in configs}
         ended = 0
 
         def found(outcome: Outcome) -> None:
@@ -182,7 +183,7 @@ class Place:
 
         def asked(places: int) -> Sequence[Config]:
             new = [] if more is None else more(places)
-            names.update(config.fingerprint() for config in new)
+            names.update(key_of(config) for config in new)
             return new
 
         try:

@@ -259,10 +259,14 @@ class DecisionTransformer(nn.Module):
         for name, (tensor, shape) in expected.items():
             if tensor is not None and tuple(tensor.shape) != shape:
                 raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected {shape}")
-        if not torch.compiler.is_compiling() and int(timesteps.max()) >= self.horizon:
+        if torch.compiler.is_compiling():
+            return
+        first, last = torch.stack([timesteps.min(), timesteps.max()]).tolist()
+        if first < 0:
+            raise ValueError(f"timesteps begin at {first}; expected at least 0")
+        if last >= self.horizon:
             raise ValueError(
-                f"timesteps go up to {int(timesteps.max())}; expected less than horizon = "
-                f"{self.horizon}"
+                f"timesteps go up to {last}; expected less than horizon = {self.horizon}"
             )
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..train.sweep.configs import key_of
 from ..train.sweep.store import Outcome
 from .cells import Cell
 from .decisions import not_d4rl
@@ -67,8 +68,7 @@ def _line(
     if cell.config is None:
         return empty
     runs = {
-        seed: outcomes.get(dataclasses.replace(cell.config, seed=seed).fingerprint())
-        for seed in seeds
+        seed: outcomes.get(key_of(dataclasses.replace(cell.config, seed=seed))) for seed in seeds
     }
     ended = [one for one in runs.values() if one is not None and one.status == "finished"]
     missing = tuple(f"seed {seed}: {state(one)}" for seed, one in runs.items() if one not in ended)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..tasks.lra.recipes import PLANS
 from ..tasks.uea.archive import ARCHIVE
 from ..train.decision import DecisionConfig
-from ..train.sweep.configs import Config
+from ..train.sweep.configs import Config, key_of
 from .cells import Cell
 
 PEER = 0.25  # what a cell of a peer is worth, beside one of the paper's models or the Transformer
@@ -38,7 +38,7 @@ def ordered(cells: Sequence[Cell], seeds: Sequence[int]) -> list[Config]:
         for j, seed in enumerate(seeds):
             config = dataclasses.replace(cell.config, seed=seed)
             value = worth(config) / (1 + j) ** 2 / work(config)
-            runs.setdefault(config.fingerprint(), (value, config))
+            runs.setdefault(key_of(config), (value, config))
     return [config for _, config in sorted(runs.values(), key=lambda run: -run[0])]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..tasks import get_task
 from ..train.seeds import mean_interval
-from ..train.sweep.configs import Config
+from ..train.sweep.configs import Config, key_of
 from ..train.sweep.store import Outcome
 from .cells import MODELS, Cell, cells_of
 from .lines import QUICK_REASON, Line, state
@@ -85,14 +85,14 @@ def _missing(cells: Sequence[Cell], seeds: Sequence[int], outcomes: Mapping[str,
         if cell.config is None:
             return f"{cell.column}: {cell.why}"
         for seed in seeds:
-            found = outcomes.get(dataclasses.replace(cell.config, seed=seed).fingerprint())
+            found = outcomes.get(key_of(dataclasses.replace(cell.config, seed=seed)))
             if found is None or found.status != "finished":
                 return state(found)
     return "the runs of Table 1 have no weights"
 
 
 def _finished(config: Config, seed: int, outcomes: Mapping[str, Outcome]) -> Path | None:
-    found = outcomes.get(dataclasses.replace(config, seed=seed).fingerprint())
+    found = outcomes.get(key_of(dataclasses.replace(config, seed=seed)))
     if found is None or found.status != "finished":
         return None
     run = Path(found.run)

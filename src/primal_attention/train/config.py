@@ -164,18 +164,7 @@ class RunConfig:
         decisive = {
             k: v for k, v in self.to_dict().items() if k not in PLACE_FIELDS and v != plain[k]
         } | {"task": self.task}
-        if place := self.data_place():
-            decisive["data"] = place
         return digest(decisive)
-
-    def data_place(self) -> str:
-        """Where the data lies, for a task whose name does not say which data it is; else ""."""
-        from ..tasks import get_task
-
-        task = get_task(self.task)
-        if not task.any_data:
-            return ""
-        return task.status(self.data_dir).places.get("train", "")
 
     def attention_options(self) -> dict[str, dict[str, Any]]:
         """The options of the mechanisms, by name."""

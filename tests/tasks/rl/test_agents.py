@@ -103,6 +103,16 @@ def test_a_filled_agent_is_one_that_stood_still(stream):
 
 
 @pytest.mark.parametrize("stream", [False, True])
+def test_filled_with_nothing(stream):
+    states = torch.randn(3, 2, 3, dtype=torch.float64)
+    plain, filled = (make_agent(build(), stream=stream) for _ in range(2))
+    for agent in (plain, filled):
+        agent.reset(2, 4.0)
+    filled.fill(0, states)
+    torch.testing.assert_close(filled.act(states[0]), plain.act(states[0]))
+
+
+@pytest.mark.parametrize("stream", [False, True])
 def test_the_pace_is_measured(stream):
     agent = make_agent(build(), stream=stream)
     assert decisions_per_second(agent, decisions=6, episodes=2) > 0

@@ -7,7 +7,7 @@ from primal_attention.tasks import DataError
 from primal_attention.tasks.rl import collect as module
 from primal_attention.tasks.rl import get_rl_task
 from primal_attention.tasks.rl.collect import PENDULUM, cast_policies, collect, record
-from primal_attention.tasks.rl.policies import Diluted, digest
+from primal_attention.tasks.rl.policies import Diluted, LinearPolicy, digest
 
 pytest.importorskip("gymnasium")
 pytest.importorskip("mujoco")
@@ -60,14 +60,40 @@ def test_named_policies_take_turns_diluted_or_not(tmp_path):
     assert digest([p.policy for p in replay]) == digest(plain)
 
 
-@pytest.mark.slow
-def test_a_policy_trained_here_is_read_again(tmp_path):
-    pytest.importorskip("stable_baselines3")
-    from primal_attention.tasks.rl.sac import train_sac
+def test_a_policy_trained_for_the_recording_plays_the_medium_part(tmp_path):
+    for name in ("ars", "sac", "trpo"):
+        np.savez(tmp_path / f"{name}-Walker2d.npz", **{"action_net.weight": np.zeros((6, 17))})
+    trained = LinearPolicy(np.ones((6, 17)))
+    (medium,) = cast_policies(get_rl_task("rl/walker2d-medium"), tmp_path, None, trained)
+    assert medium is trained
+    both = get_rl_task("rl/walker2d-medium-expert")
+    first, expert = cast_policies(both, tmp_path, None, trained)
+    assert first is trained
+    assert expert is not trained
+    named = cast_policies(both, tmp_path, ["sac", "ars"], trained)
+    assert [policy is trained for policy in named] == [True, False]
+    with pytest.raises(ValueError, match="algorithms is ars,trpo; expected 'sac' among them"):
+        cast_policies(both, tmp_path, ["ars", "trpo"], trained)
+    (own,) = cast_policies(get_rl_task("rl/invertedpendulum-medium"), None, None, trained)
+    assert own is trained
 
-    path = train_sac(TASK.environment, tmp_path, steps=120)
-    (player,) = cast_policies(get_rl_task("rl/invertedpendulum-medium"), path.parent)
-    assert record(TASK.environment, [player], [0], 0).trajectories("one").steps > 1
+
+def test_a_relative_folder(tmp_path, monkeypatch):
+    pytest.importorskip("minari")
+    monkeypatch.chdir(tmp_path)
+    collect(TASK, "data", episodes=2)
+    assert len(TASK.load(tmp_path / "data")) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_what_a_set_is_written_with_is_needed_before_the_recording(tmp_path, monkeypatch):
+    def need(module, what):
+        raise ImportError(f"{what} need {module}")
+
+    monkeypatch.setattr(module, "need", need)
+    monkeypatch.setattr(module, "record", None)
+    with pytest.raises(ImportError, match="recorded episodes need minari"):
+        collect(TASK, tmp_path, episodes=2)
 
 
 @pytest.mark.parametrize("form", ["minari", "d4rl"])

@@ -85,6 +85,16 @@ def test_a_field_that_is_too_short(d4rl_file):
         read_d4rl(d4rl_file(rewards=np.zeros(3)))
 
 
+def test_d4rl_of_wrong_shape(tmp_path, make_trajectories):
+    path = tmp_path / "a.hdf5"
+    data = make_trajectories()
+    with h5py.File(path, "w") as file:
+        file["observations"], file["actions"] = data.observations, data.actions
+        file["rewards"], file["terminals"] = data.rewards, True
+    with pytest.raises(DataError, match=r"a\.hdf5: terminals has shape \(\); expected 1 dimension"):
+        read_d4rl(path)
+
+
 def test_nan(d4rl_file, make_trajectories):
     actions = make_trajectories().actions.copy()
     actions[7, 1] = np.nan
@@ -182,6 +192,40 @@ def test_minari_without_the_last_state(minari_folder):
 
     with pytest.raises(DataError, match="observations has 5 rows; expected 6 with 5 rewards"):
         read_minari(minari_folder(shorten))
+
+
+@pytest.mark.parametrize(
+    ("field", "array", "message"),
+    [
+        (
+            "observations",
+            np.zeros((4, 5)),
+            "observations has 5 columns; expected 3 as in episode_0",
+        ),
+        ("actions", np.zeros((3, 1)), "actions has 1 columns; expected 2 as in episode_0"),
+        ("actions", np.zeros(3), r"actions has shape \(3,\); expected 2 dimensions"),
+        ("rewards", 1.0, r"rewards has shape \(\); expected 1 dimension"),
+        ("rewards", np.zeros((3, 2)), r"rewards has shape \(3, 2\); expected 1 dimension"),
+        ("truncations", False, r"truncations has shape \(\); expected 1 dimension"),
+    ],
+)
+def test_minari_of_wrong_shape(minari_folder, field, array, message):
+    def change(file):
+        del file[f"episode_1/{field}"]
+        file[f"episode_1/{field}"] = array
+
+    with pytest.raises(DataError, match=f"main_data.hdf5, episode_1: {message}"):
+        read_minari(minari_folder(change))
+
+
+def test_minari_with_columns_of_rewards(minari_folder, make_trajectories):
+    def change(file):
+        rewards = file["episode_1/rewards"][:]
+        del file["episode_1/rewards"]
+        file["episode_1/rewards"] = rewards[:, None]
+
+    found = read_minari(minari_folder(change))
+    np.testing.assert_array_equal(found.rewards, make_trajectories().rewards)
 
 
 def test_minari_without_episodes(minari_folder):

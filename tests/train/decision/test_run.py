@@ -1,5 +1,6 @@
 """Runs that learn to act: folders, resume to the last bit, seeds, refusals."""
 
+import dataclasses
 import json
 
 import pytest
@@ -15,14 +16,16 @@ from primal_attention.train.decision import (
     train_decision,
     train_decision_seeds,
 )
-from primal_attention.train.errors import RunError
+from primal_attention.train.errors import NotFiniteError, RunError
 
 pytest.importorskip("gymnasium")
 pytest.importorskip("mujoco")
 pytest.importorskip("h5py")
 
-from primal_attention.tasks.rl import RLTask, evaluate, get_rl_task, make_agent
+from primal_attention.tasks import DataError
+from primal_attention.tasks.rl import RLTask, environments, evaluate, get_rl_task, make_agent
 from primal_attention.tasks.rl.collect import collect
+from primal_attention.train.decision.session import DecisionSession
 
 TASK = get_rl_task("rl/invertedpendulum-medium-replay")
 SMALL = {
@@ -111,6 +114,52 @@ def test_seeds(config, tmp_path):
     assert found.mean == pytest.approx(sum(scores) / 2)
     assert resume_decision(tmp_path / "both").to_dict() == found.to_dict()
     assert is_decision_run(tmp_path / "both")
+
+
+def test_a_failed_seed_is_recorded(config, tmp_path, monkeypatch):
+    real = DecisionSession.run
+
+    def run(session):
+        if session.config.seed == 1:
+            raise NotFiniteError("it went wrong")
+        return real(session)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DecisionSession, "run", run)
+        found = train_decision_seeds(config(epochs=1), [0, 1, 2], root=tmp_path, name="many")
+        assert found.failed == {1: "it went wrong"}
+        assert set(found.results) == {0, 2}
+        summary = json.loads((tmp_path / "many" / "summary.json").read_text())
+        assert summary["failed"] == {"1": "it went wrong"}
+        with pytest.raises(RunError, match="every seed failed: it went wrong"):
+            train_decision_seeds(config(epochs=1), [1], root=tmp_path)
+    assert resume_decision(tmp_path / "many").failed == {}  # tried again
+
+
+@pytest.mark.parametrize(
+    "train", [train_decision, lambda *a, **k: train_decision_seeds(*a, [0], **k)]
+)
+def test_without_an_environment_there_is_no_run(config, tmp_path, monkeypatch, train):
+    def missing(environment):
+        raise ImportError("environments need mujoco")
+
+    monkeypatch.setattr(environments, "make_environment", missing)
+    with pytest.raises(ImportError, match="environments need mujoco"):
+        train(config(), root=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_data_that_do_not_fit_the_environment_are_refused(config, tmp_path, monkeypatch):
+    load = RLTask.load
+
+    def narrow(*given):
+        data = load(*given)
+        return dataclasses.replace(data, observations=data.observations[:, :3])
+
+    monkeypatch.setattr(RLTask, "load", narrow)
+    with pytest.raises(DataError, match="has states of 3 numbers; expected 4"):
+        train_decision(config(), root=tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_data_are_read_once(config, tmp_path, monkeypatch):

@@ -27,7 +27,7 @@ from primal_attention.train.sweep import (
     work,
     work_in_processes,
 )
-from primal_attention.train.sweep.configs import config_of
+from primal_attention.train.sweep.configs import config_of, data_of, key_of
 
 QUICK = {
     "task": "uea/BasicMotions", "width": 8, "heads": 2, "feedforward": 8, "rank": 2, "epochs": 2,
@@ -166,9 +166,10 @@ def test_other_data_under_the_same_name_is_another_run(store, config, task, tmp_
     for name in "ab":
         (tmp_path / name).mkdir()
     here, there = (dataclasses.replace(config(), data_dir=str(tmp_path / n)) for n in "ab")
-    assert here.fingerprint() == there.fingerprint()  # the name says which data it is
+    assert key_of(here) == key_of(there)  # the name says which data it is
     monkeypatch.setitem(tasks._tasks, task.name, dataclasses.replace(task, any_data=True))
-    assert here.fingerprint() != there.fingerprint()
+    assert key_of(here) != key_of(there)
+    assert here.fingerprint() == there.fingerprint()  # a run may move with its data
     run_trial(here, store, Terms())
     count = Count()
     found = run_trial(there, store, Terms(), observer=count)
@@ -292,12 +293,12 @@ def test_a_run_that_learns_to_act(store, acting, tmp_path):
     assert seen == [("rl/hopper-medium", 5, 2), 1, 2]
     assert (outcome.status, outcome.accuracy, outcome.cases) == ("finished", 0.745, None)
     assert outcome.data == str(file)
-    assert store.outcomes()[config.fingerprint()] == outcome
+    assert store.outcomes()[key_of(config)] == outcome
     assert adopt(Store(tmp_path / "other"), store.runs) == 0  # nobody knows from which data
     newer = file.with_name("hopper_medium-v3.hdf5")
     newer.touch()  # is taken from now on, and so the run is another one
-    assert config.data_place() == str(newer)
-    assert store.outcomes().get(config.fingerprint()) is None
+    assert data_of(config) == str(newer)
+    assert store.outcomes().get(key_of(config)) is None
 
 
 def test_a_deadline_pauses_a_run_that_learns_to_act(store, acting):

@@ -96,6 +96,8 @@ class StreamAgent(WindowAgent):
     @torch.no_grad()
     def fill(self, steps: int, states: Tensor) -> None:
         super().fill(steps, states)
+        if steps == 0:
+            return
         count = min(steps, self.context)
         seen, returns, times = self._stacked(count)
         taken = torch.stack(self._actions[-count:-1] or [self._actions[-1]], 1)[:, : count - 1]

@@ -41,6 +41,7 @@ PENDULUM = {
     "medium": LinearPolicy(np.array([[0.0, 10.0, 0.0, 1.0]]) / 3.0, noise=0.2),
     "expert": LinearPolicy(np.array([[1.0, 15.0, 1.2, 2.5]]) / 3.0, noise=0.2),
 }
+TO_BE_TRAINED = LinearPolicy(np.zeros((1, 1)))
 
 
 class Recording(NamedTuple):
@@ -76,6 +77,7 @@ def collect(
     seed: int = 0,
     policies: Path | str | None = None,
     algorithms: Sequence[str] | None = None,
+    trained: Policy | None = None,
     form: str = "minari",
     progress: Progress | None = None,
 ) -> Collection:
@@ -83,17 +85,17 @@ def collect(
 
     `policies` is a folder of policy files, <algorithm>-<environment>*.npz; InvertedPendulum has
     policies of its own and needs none. `algorithms` says whose policies take turns, one that is
-    named twice plays twice as often; None leaves it to the level of the task. In a medium-replay
-    set all of them are diluted. An interrupted recording goes on with the first part that is
-    missing; what is recorded depends on the seed and the policies alone.
+    named twice plays twice as often; None leaves it to the level of the task. `trained` is a SAC
+    policy that was trained for this recording: it plays the medium part, or that of "sac" among the
+    algorithms, whatever lies in the folder. In a medium-replay set all of them are diluted. An
+    interrupted recording goes on with the first part that is missing; what is recorded depends on
+    the seed and the policies alone.
     """
-    check_choice("form", form, FORMATS)
     if episodes < 1:
         raise ValueError(f"episodes is {episodes}; expected an integer of at least 1")
-    target = _target(task, Path(folder), form)
-    if target.exists():
-        raise DataError(f"{target} exists already; expected a data set that is not there yet")
-    players = cast_policies(task, policies, algorithms)
+    target, players = prepare(
+        task, folder, policies=policies, algorithms=algorithms, trained=trained, form=form
+    )
     parts = target.with_name(f".{target.name}.parts-{seed}-{episodes}-{digest(players)}")
     parts.mkdir(parents=True, exist_ok=True)
     total = -(-episodes // PART)
@@ -119,19 +121,53 @@ def collect(
     return Collection(target, len(data), data.steps, mean, data.best_decile())
 
 
+def prepare(
+    task: RLTask,
+    folder: Path | str,
+    *,
+    policies: Path | str | None = None,
+    algorithms: Sequence[str] | None = None,
+    trained: Policy | None = None,
+    form: str = "minari",
+) -> tuple[Path, list[Policy]]:
+    """Where `collect` will write and who will play. All that can be wrong is found out here; before
+    a policy is trained, TO_BE_TRAINED stands for it."""
+    check_choice("form", form, FORMATS)
+    target = _target(task, Path(folder), form)
+    if target.exists():
+        raise DataError(f"{target} exists already; expected a data set that is not there yet")
+    players = cast_policies(task, policies, algorithms, trained)
+    make_environment(task.environment).close()
+    need("minari" if form == "minari" else "h5py", "recorded episodes")
+    return target, players
+
+
 def cast_policies(
-    task: RLTask, folder: Path | str | None, algorithms: Sequence[str] | None = None
+    task: RLTask,
+    folder: Path | str | None,
+    algorithms: Sequence[str] | None = None,
+    trained: Policy | None = None,
 ) -> list[Policy]:
     """The policies that take turns in the episodes of a task."""
     if algorithms is not None:
         if not algorithms:
             raise ValueError("algorithms is empty; expected names such as 'sac'")
-        named = [_policy_file(task, folder, [name]) for name in algorithms]
+        if trained is not None and "sac" not in algorithms:
+            raise ValueError(
+                f"algorithms is {','.join(algorithms)}; expected 'sac' among them, whose policy is "
+                "trained first"
+            )
+        named = [
+            trained if trained is not None and name == "sac" else _policy_file(task, folder, [name])
+            for name in algorithms
+        ]
         return [Diluted(p) for p in named] if task.level == "medium-replay" else named
     check_choice("level", task.level, LEVELS)
     name = task.environment.name
     found: dict[str, Policy] = dict(PENDULUM) if name == "invertedpendulum" else {}
-    if folder is not None or not found:
+    if trained is not None:
+        found["medium"] = trained
+    elif folder is not None or not found:
         found["medium"] = _policy_file(task, folder, MEDIUM.get(name, ("sac",)))
     if task.level == "medium-expert" and "expert" not in found:
         found["expert"] = _policy_file(task, folder, EXPERT[name])
@@ -183,6 +219,7 @@ def record(
 def write_minari(folder: Path, recorded: Recording, environment: Environment) -> None:
     """A Minari data set <root>/<namespace>/<environment>/<name>-v<n>; whole or not there."""
     minari = need("minari", "Minari data sets")
+    folder = folder.absolute()  # Minari joins a relative MINARI_DATASETS_PATH to itself
     root = folder.parents[2]
     name = "/".join(folder.parts[-3:])
     data = recorded.trajectories(name)

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...names import unknown
+from ..base import DataError
 from .extra import need
+from .trajectories import Trajectories
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,25 @@ def make_environment(environment: Environment, **options: Any) -> Any:
     need("mujoco", "environments")
     gymnasium = need("gymnasium", "environments")
     return gymnasium.make(environment.id, max_episode_steps=environment.horizon, **options)
+
+
+def check_fits(environment: Environment, data: Trajectories) -> None:
+    """Make the environment once and compare the widths of its states and actions with the data's;
+    a DataError if they differ, an ImportError if there is no environment to be had."""
+    env = make_environment(environment)
+    try:
+        spaces = {
+            "states": (data.observations, env.observation_space),
+            "actions": (data.actions, env.action_space),
+        }
+    finally:
+        env.close()
+    for what, (array, space) in spaces.items():
+        if array.shape[1:] != space.shape:
+            raise DataError(
+                f"{data.name} has {what} of {array.shape[1]} numbers; expected {space.shape[0]} as "
+                f"in {environment.id}"
+            )
 
 
 def make_environments(environment: Environment, count: int) -> Any:

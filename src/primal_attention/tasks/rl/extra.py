@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
 
 
 def need(module: str, what: str) -> Any:
     """A module of the extra; an ImportError says what needs it and how to install it."""
+    package = module.partition(".")[0]
     try:
         return import_module(module)
     except ImportError as error:
-        package = module.partition(".")[0]
         raise ImportError(
             f"{what} need {package}; install 'primal-attention[rl]'", name=package
+        ) from error
+    except Exception as error:  # mujoco without the library of the renderer in MUJOCO_GL
+        renderer = os.environ.get("MUJOCO_GL")
+        place = f" with MUJOCO_GL={renderer}" if renderer else ""
+        reason = f"{type(error).__name__}: {error}"
+        raise ImportError(
+            f"{what} need {package}, and its import fails{place} ({reason}); expected an "
+            "installation that works",
+            name=package,
         ) from error

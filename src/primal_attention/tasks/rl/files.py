@@ -24,6 +24,7 @@ from .extra import need
 from .trajectories import Trajectories
 
 MINARI_FILE = Path("data") / "main_data.hdf5"
+_ROWS = ("observations", "actions")  # several numbers a step
 _D4RL = ("observations", "actions", "rewards", "terminals")
 
 
@@ -50,6 +51,12 @@ def read_minari(folder: Path | str) -> Trajectories:
             raise DataError(f"{path} has no episodes; expected groups episode_0, episode_1, ...")
         for _, name in episodes:
             for field, array in _minari_episode(file[name], path).items():
+                first = parts[field][0] if parts[field] else array
+                if array.shape[1:] != first.shape[1:]:
+                    raise DataError(
+                        f"{path}, {name}: {field} has {array.shape[1]} columns; expected "
+                        f"{first.shape[1]} as in {episodes[0][1]}"
+                    )
                 parts[field].append(array)
     whole = {name: np.concatenate(arrays) for name, arrays in parts.items()}
     return _trajectories(path, whole, whole["terminals"], whole["timeouts"])
@@ -93,11 +100,9 @@ def _trajectories(
     terminals: npt.NDArray[np.bool_],
     timeouts: npt.NDArray[np.bool_],
 ) -> Trajectories:
-    rows = {name: found[name].astype(np.float32) for name in ("observations", "actions")}
-    rewards = found["rewards"].astype(np.float32)
-    if rewards.ndim == 2 and rewards.shape[1] == 1:
-        rewards = rewards[:, 0]
-    return Trajectories(str(path), **rows, rewards=rewards, terminals=terminals, timeouts=timeouts)
+    names = ("observations", "actions", "rewards")
+    numbers = {name: found[name].astype(np.float32) for name in names}
+    return Trajectories(str(path), **numbers, terminals=terminals, timeouts=timeouts)
 
 
 def _after(terminals: npt.NDArray[np.bool_], horizon: int) -> npt.NDArray[np.bool_]:
@@ -121,6 +126,14 @@ def _array(group: Any, name: str, where: Any) -> npt.NDArray[Any]:
         raise DataError(f"{where}: {name} cannot be read ({_short(error)})") from error
     if array.dtype.kind not in "fiub":
         raise DataError(f"{where}: {name} has type {array.dtype}; expected numbers")
+    if name == "rewards" and array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    dimensions = 2 if name in _ROWS else 1
+    if array.ndim != dimensions:
+        raise DataError(
+            f"{where}: {name} has shape {array.shape}; expected {dimensions} dimension"
+            f"{'s' * (dimensions > 1)}"
+        )
     return array
 
 

@@ -118,12 +118,4 @@ class DecisionConfig:
 
     def fingerprint(self) -> str:
         """A hash of what decides the result."""
-        decisive = {k: v for k, v in self.to_dict().items() if k not in PLACE_FIELDS}
-        return digest(decisive | {"data": self.data_place()})
-
-    def data_place(self) -> str:
-        """Where the episodes lie: a task's name does not say who recorded them."""
-        from ...tasks.rl import get_rl_task
-
-        found = get_rl_task(self.task).find(self.data_dir)
-        return "" if found is None else str(found.resolve())
+        return digest({k: v for k, v in self.to_dict().items() if k not in PLACE_FIELDS})

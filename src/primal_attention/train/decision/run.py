@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import RunError
+from ..errors import NotFiniteError, RunError
 from ..files import explained, read_json, write_json
 from ..folder import create_folder, environment, locked, status_kept, stem
 from ..seeds import SEEDS_FILE, mean_interval
@@ -28,6 +28,7 @@ class DecisionSeeds:
 
     run: Path
     results: dict[int, DecisionResult]  # by seed
+    failed: dict[int, str]  # seed: reason
     mean: float
     deviation: float | None
     interval: tuple[float, float] | None
@@ -37,6 +38,7 @@ class DecisionSeeds:
         return {
             "scores": {str(seed): r.score for seed, r in self.results.items()},
             "returns": {str(seed): r.returned for seed, r in self.results.items()},
+            "failed": {str(seed): reason for seed, reason in self.failed.items()},
             "mean": self.mean,
             "deviation": self.deviation,
             "interval": None if self.interval is None else list(self.interval),
@@ -58,7 +60,7 @@ def train_decision(
     """
     config.validate()
     config = config.resolved()
-    data = _load(config)  # first: without data there is no run
+    data = _load(config)  # first: without data or an environment there is no run
     return _begin(config, data, root, name, observer)
 
 
@@ -138,10 +140,12 @@ def load_decision_model(run: Path | str) -> DecisionTransformer:
 def _go_on_seeds(
     folder: Path, observer: DecisionObserver | None, data: Trajectories | None = None
 ) -> DecisionSeeds:
+    """Continue where it stopped; seeds that failed are tried again."""
     document = read_json(folder / SEEDS_FILE)
     config = DecisionConfig.from_dict(document["config"])
     config.validate()
     results: dict[int, DecisionResult] = {}
+    failed: dict[int, str] = {}
     with locked(folder):
         for seed in document["seeds"]:
             run, own = folder / f"seed-{seed}", dataclasses.replace(config, seed=seed)
@@ -149,13 +153,17 @@ def _go_on_seeds(
                 results[seed] = DecisionResult.from_dict(run, read_json(run / "result.json"))
                 continue
             data = _load(config) if data is None else data
-            if run.exists():
-                results[seed] = _work(run, read_decision_config(run), data, observer)
-            else:
-                results[seed] = _begin(own, data, folder, run.name, observer)
-        summary = DecisionSeeds(
-            folder, results, *mean_interval([result.score for result in results.values()])
-        )
+            try:
+                if run.exists():
+                    results[seed] = _work(run, read_decision_config(run), data, observer)
+                else:
+                    results[seed] = _begin(own, data, folder, run.name, observer)
+            except NotFiniteError as error:
+                failed[seed] = str(error)
+        if not results:
+            raise RunError(f"every seed failed: {next(iter(failed.values()))}")
+        scores = [result.score for result in results.values()]
+        summary = DecisionSeeds(folder, results, failed, *mean_interval(scores))
         with explained(f"write into {folder}"):
             write_json(folder / "summary.json", summary.to_dict())
     return summary
@@ -168,7 +176,14 @@ def _task(config: DecisionConfig) -> RLTask:
 
 
 def _load(config: DecisionConfig) -> Trajectories:
-    return _task(config).load(config.data_dir)
+    """The episodes. The environment is tried as well: a run needs it after its first epoch only,
+    and hours of training would be lost if it could not be made or did not fit."""
+    from ...tasks.rl.environments import check_fits
+
+    task = _task(config)
+    data = task.load(config.data_dir)
+    check_fits(task.environment, data)
+    return data
 
 
 def _stem(config: DecisionConfig) -> str:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from ..errors import RunError
-from .configs import Config, config_of
+from .configs import Config, config_of, key_of
 from .runner import Found, More
 from .store import DEATHS, Outcome, Store
 from .trial import Terms, is_open, run_trial
@@ -52,7 +52,7 @@ def work_on_cluster(
     def submit(runs: Sequence[Config]) -> None:
         known = store.outcomes()
         for config in runs:
-            if is_open(known.get(config.fingerprint()), terms):
+            if is_open(known.get(key_of(config)), terms):
                 waiting[task.remote(root, config.to_dict(), terms, cpus)] = config
 
     def refill() -> None:
@@ -116,7 +116,7 @@ def _get(ray: Any, reference: Any, config: Config, store: Store) -> Outcome | No
         values = ray.get(reference)
     except ray.exceptions.RayError as error:
         reason = str(error).strip().splitlines()[0]
-        lost = Outcome(config.fingerprint(), "failed", config.to_dict(), reason=reason)
+        lost = Outcome(key_of(config), "failed", config.to_dict(), reason=reason)
         store.add(lost)
         return lost
     return None if values is None else Outcome.from_dict(values)
@@ -131,7 +131,7 @@ def _task(
     torch.set_num_threads(max(1, int(cpus)))
     config = config_of(settings)
     if terms.over:
-        late = Outcome(config.fingerprint(), "paused", settings, reason="out of time")
+        late = Outcome(key_of(config), "paused", settings, reason="out of time")
         return late.to_dict()
     outcome = run_trial(config, Store(root), terms)
     return None if outcome is None else outcome.to_dict()

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...tasks import get_task
+from ...tasks.rl import get_rl_task
 from .. import resume, train
-from ..config import RunConfig
+from ..config import RunConfig, digest
 from ..decision import (
     DecisionConfig,
     DecisionObserver,
@@ -26,6 +28,23 @@ def config_of(values: Mapping[str, Any]) -> Config:
     """Settings from what `to_dict` made of them."""
     acts = str(values.get("task", "")).startswith("rl/")
     return DecisionConfig.from_dict(values) if acts else RunConfig.from_dict(values)
+
+
+def data_of(config: Config) -> str:
+    """Where the data of a run lies, if the task's name does not say which data it is; else ""."""
+    if isinstance(config, DecisionConfig):
+        found = get_rl_task(config.task).find(config.data_dir)
+        return "" if found is None else str(found.resolve())
+    task = get_task(config.task)
+    return task.status(config.data_dir).places.get("train", "") if task.any_data else ""
+
+
+def key_of(config: Config) -> str:
+    """What a store knows a run by: a hash of its settings, and of the place of such data."""
+    data = data_of(config)
+    return (
+        digest({"settings": config.fingerprint(), "data": data}) if data else config.fingerprint()
+    )
 
 
 def result_of(run: Path, values: Mapping[str, Any]) -> Result:

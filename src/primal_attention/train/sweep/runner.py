@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import RunError
 from ..events import Observer
-from .configs import Config, config_of
+from .configs import Config, config_of, key_of
 from .store import DEATHS, Outcome, Store
 from .trial import Terms, is_open, run_trial
 
@@ -43,7 +43,7 @@ def work(
         for config in configs:
             if terms.over or misses >= MISSES:
                 break
-            if not is_open(store.outcomes().get(config.fingerprint()), terms):
+            if not is_open(store.outcomes().get(key_of(config)), terms):
                 continue
             outcome = run_trial(config, store, own, observer=observer)
             if outcome is None:
@@ -69,7 +69,7 @@ def work_in_processes(
     while in_vain <= DEATHS:
         before = len(seen)
         died = _once(configs, store, terms, workers, found, seen)
-        left = any(is_open(seen.get(config.fingerprint()), terms) for config in configs)
+        left = any(is_open(seen.get(key_of(config)), terms) for config in configs)
         if not died or not left or terms.over:
             return
         in_vain = 0 if len(seen) > before else in_vain + 1

@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import RunError
 from ..files import explained, read_json, write_json
 from ..folder import locked
-from .configs import Config
+from .configs import Config, key_of
 from .runner import More
 from .space import Range, Space, trials
 from .store import Outcome, Store
@@ -93,7 +93,7 @@ def _study(
     study = optuna.create_study(direction="maximize", sampler=sampler)
     outcomes = store.outcomes()
     for point in points:
-        found = [outcomes.get(c.fingerprint()) for c in trials(base, [point], seeds)]
+        found = [outcomes.get(key_of(c)) for c in trials(base, [point], seeds)]
         values = [worth for one in found if (worth := _worth(one)) is not None]
         if not values and all(one is not None and one.status != "paused" for one in found):
             continue  # all of its runs failed

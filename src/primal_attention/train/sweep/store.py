@@ -21,7 +21,7 @@ from ..config import RunConfig
 from ..errors import RunError
 from ..files import explained
 from ..folder import stem
-from .configs import Config
+from .configs import Config, key_of
 
 Status = Literal["finished", "stopped", "failed", "paused"]
 DEATHS = 3  # that a run may cause before it counts as failed
@@ -91,7 +91,7 @@ class Store:
     def folder(self, config: Config) -> Path:
         """Where a run lies, or will."""
         engine = config if isinstance(config, RunConfig) else config.engine()
-        return self.runs / f"{stem(engine)}-{config.fingerprint()[:12]}"
+        return self.runs / f"{stem(engine)}-{key_of(config)[:12]}"
 
     def outcomes(self) -> dict[str, Outcome]:
         """The last outcome of every fingerprint; a line that is only half written is left out."""

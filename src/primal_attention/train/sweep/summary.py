@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..seeds import mean_interval
-from .configs import Config
+from .configs import Config, key_of
 from .store import Outcome
 
 
@@ -46,7 +46,7 @@ def summarise(
     for config in configs:
         groups.setdefault(tuple(getattr(config, name) for name in names), []).append(config)
     return [
-        _point(dict(zip(names, key, strict=True)), [outcomes.get(c.fingerprint()) for c in group])
+        _point(dict(zip(names, key, strict=True)), [outcomes.get(key_of(c)) for c in group])
         for key, group in groups.items()
     ]
 

@@ -15,7 +15,7 @@ from ..decision import DecisionConfig, DecisionResult
 from ..events import Observer, RunResult
 from ..files import read_json
 from ..metrics import read_metrics
-from .configs import Config, Result, config_of, do, result_of
+from .configs import Config, Result, config_of, data_of, do, key_of, result_of
 from .stopping import Deadline, MedianRule, Several, StopHopeless, Stopper
 from .store import DEATHS, Outcome, Status, Store
 
@@ -50,7 +50,7 @@ def reopen(configs: Sequence[Config], store: Store) -> None:
     """Let runs that failed be tried again."""
     known = store.outcomes()
     for config in configs:
-        outcome = known.get(config.fingerprint())
+        outcome = known.get(key_of(config))
         if outcome is not None and outcome.status == "failed":
             store.add(dataclasses.replace(outcome, status="paused"))
 
@@ -60,7 +60,7 @@ def run_trial(
 ) -> Outcome | None:
     """Do a run, or continue it, and keep its outcome; what is done is not done again. None if
     another process is at work on it. An error becomes the outcome; Ctrl-C is passed on."""
-    fingerprint = config.fingerprint()
+    fingerprint = key_of(config)
     with store.claim(config) as deaths:
         if deaths is None:
             return None
@@ -81,10 +81,10 @@ def _run(config: Config, store: Store, terms: Terms, observer: Observer | None) 
     stoppers = _stoppers(config, store, terms, run)
     audience = Several([*stoppers, *([observer] if observer else [])])
     common: dict[str, Any] = {
-        "fingerprint": config.fingerprint(),
+        "fingerprint": key_of(config),
         "settings": config.to_dict(),
         "run": str(run),
-        "data": config.data_place(),
+        "data": data_of(config),
     }
     try:
         result = do(config, run, audience)
@@ -103,12 +103,12 @@ def _run(config: Config, store: Store, terms: Terms, observer: Observer | None) 
 def _stoppers(config: Config, store: Store, terms: Terms, run: Path) -> list[Stopper]:
     found: list[Stopper] = []
     if terms.rule is not None:
-        fingerprint = config.fingerprint()
+        fingerprint = key_of(config)
 
         def others() -> list[tuple[float, ...]]:
             """Curves that mean the same: of another protocol they would be test accuracies."""
             own, known = config.to_dict(), store.outcomes().items()
-            data = config.data_place()
+            data = data_of(config)
             return [
                 one.curve
                 for key, one in known
@@ -140,7 +140,7 @@ def finished(config: Config, result: Result) -> Outcome:
         return _acted(config, result)
     selected = result.validation_accuracy
     return Outcome(
-        fingerprint=config.fingerprint(),
+        fingerprint=key_of(config),
         status="finished",
         settings=config.to_dict(),
         run=str(result.run),
@@ -150,13 +150,13 @@ def finished(config: Config, result: Result) -> Outcome:
         cases=sum(map(sum, result.confusion)),
         seconds=result.seconds,
         curve=curve(result.run),
-        data=config.data_place(),
+        data=data_of(config),
     )
 
 
 def _acted(config: Config, result: DecisionResult) -> Outcome:
     return Outcome(
-        fingerprint=config.fingerprint(),
+        fingerprint=key_of(config),
         status="finished",
         settings=config.to_dict(),
         run=str(result.run),
@@ -165,7 +165,7 @@ def _acted(config: Config, result: DecisionResult) -> Outcome:
         selected=result.score / 100,
         seconds=result.seconds,
         curve=curve(result.run),
-        data=config.data_place(),
+        data=data_of(config),
     )
 
 
