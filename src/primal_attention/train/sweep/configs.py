@@ -41,10 +41,8 @@ def data_of(config: Config) -> str:
 
 def key_of(config: Config) -> str:
     """What a store knows a run by: a hash of its settings, and of the place of such data."""
-    data = data_of(config)
-    return (
-        digest({"settings": config.fingerprint(), "data": data}) if data else config.fingerprint()
-    )
+    settings, data = config.fingerprint(), data_of(config)
+    return digest({"settings": settings, "data": data}) if data else settings
 
 
 def result_of(run: Path, values: Mapping[str, Any]) -> Result:
