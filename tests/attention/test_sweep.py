@@ -536,13 +536,49 @@ def test_compile(case, training):
 
 @sweep(ALL)
 @pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_an_empty_batch(case, padded, training):
+    layer = case.make().train(training)
+    masks = {"key_padding_mask": IGNORE[:0]} if padded else {}
+    out, _ = layer(sequences()[:0], **masks)
+    assert out.shape == (0, LENGTH, WIDTH)
+    with torch.no_grad():
+        assert layer(sequences()[:0], **masks)[0].shape == (0, LENGTH, WIDTH)
+
+
+@sweep(ALL)
+@pytest.mark.parametrize("padded", [False, True])
 def test_export(case, padded):
-    """A graph of a fixed size; that one serves every size is tested apart, for primal layers."""
+    """A graph of a fixed size; that one serves every size is tested below."""
     layer, x = case.make(), sequences()
     masks = {"key_padding_mask": IGNORE} if padded else {}
     program = torch.export.export(layer, (x,), masks).module()
     other = sequences(4)
     assert_close(program(other, **masks)[0], layer(other, **masks)[0], **EXACT)
+
+
+def serves_every_length(case: Case) -> bool:
+    """Causal tied layers do too, if the batch is dynamic as well: see tests/deployment."""
+    if case.name == "primal":
+        return not (case.causal and case.options["weights"] == "tied")
+    return case.name in ("softmax", "soft") or case.options.get("residual_width", 0) is None
+
+
+@sweep(list(filter(serves_every_length, ALL)))
+@pytest.mark.parametrize("padded", [False, True])
+def test_export_with_a_dynamic_length(case, padded):
+    def call(length):
+        x = torch.randn(BATCH, length, WIDTH, dtype=torch.float64)
+        ignore = torch.arange(length) >= torch.tensor([[length], [length - 2], [2]])
+        return (x,), {"key_padding_mask": ignore} if padded else {}
+
+    layer, (args, masks) = case.make(), call(150)
+    shapes = {1: torch.export.Dim("length", min=5, max=4000)}
+    dynamic = {"query": shapes} | dict.fromkeys(masks, shapes)
+    program = torch.export.export(layer, args, masks, dynamic_shapes=dynamic).module()
+    for length in (5, 33, 300):
+        args, masks = call(length)
+        assert_close(program(*args, **masks)[0], layer(*args, **masks)[0], **EXACT)
 
 
 @sweep(ALL)

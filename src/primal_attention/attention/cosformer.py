@@ -129,7 +129,7 @@ def _check_length(length: Tensor, longest: int) -> None:
     if torch.compiler.is_compiling():  # a graph can only check while it runs, an exported one not
         if not torch.compiler.is_exporting():
             torch._assert_async((length <= longest).all(), "a sequence is longer than max_length")
-    elif (found := int(length.max())) > longest:
+    elif length.numel() and (found := int(length.max())) > longest:
         raise ValueError(
             f"a sequence has {found} valid positions; expected at most max_length = {longest}"
         )

@@ -15,11 +15,20 @@ class Landmarks:
     leaves the last ones `empty`.
     """
 
-    def __init__(self, count: int, length: int, ignore: Tensor | None) -> None:
+    def __init__(
+        self,
+        count: int,
+        length: int,
+        ignore: Tensor | None,
+        device: torch.device | None = None,
+    ) -> None:
         self.count = count if length > count else length  # min() would stay symbolic in exports
         self.length = length
         self.empty: Tensor | None = None  # (B, m), True where a landmark stands for nothing
         self.single: Tensor | None = None  # (B,), True where each valid position is a landmark
+        if ignore is None and not self.all_single and torch.compiler.is_exporting():
+            # in whole runs the size of a run would be that of one length
+            ignore = torch.zeros(1, length, dtype=torch.bool, device=device)
         if ignore is not None:
             self._divide(~ignore)
 

@@ -149,4 +149,4 @@ def _apply(matrix: Tensor, rows: Tensor) -> Tensor:
     """matrix (k, M) times each of rows (B, M, d), as one product: (B, k, d)."""
     batch, _, width = rows.shape
     product = matrix @ rows.transpose(0, 1).flatten(1)  # (k, B * d)
-    return product.view(-1, batch, width).transpose(0, 1)
+    return product.view(len(matrix), batch, width).transpose(0, 1)

@@ -81,7 +81,7 @@ class LongformerAttention(MixingAttention):
             _take(q, _at(order, queries)), _take(k, keys), _take(v, keys),
             visible.expand(q.shape[0], -1, -1, -1).flatten(0, 1).unsqueeze(1),
         )  # (B * blocks, h, block, c)  # fmt: skip
-        out: Tensor = mixed.transpose(1, 2).unflatten(0, (q.shape[0], -1)).flatten(1, 2)
+        out: Tensor = mixed.transpose(1, 2).unflatten(0, (q.shape[0], keys.shape[1])).flatten(1, 2)
         if self.global_tokens and not self.causal:
             chosen = order[:, : self.global_tokens]
             seen = None if ignore is None else ~ignore | ignore.all(1, keepdim=True)

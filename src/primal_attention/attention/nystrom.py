@@ -85,7 +85,7 @@ class NystromAttention(MixingAttention):
             nn.init.uniform_(self.residual, -bound, bound)
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
-        landmarks = Landmarks(self.landmarks, k.shape[2], ignore)
+        landmarks = Landmarks(self.landmarks, k.shape[2], ignore, k.device)
         keys = _visible(ignore)
         if landmarks.all_single:
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=keys)

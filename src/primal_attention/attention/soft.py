@@ -81,7 +81,7 @@ class SoftAttention(MixingAttention):
             return self._through_landmarks(widen(q), widen(v), ignore).to(v.dtype)
 
     def _through_landmarks(self, q: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
-        landmarks = Landmarks(self.landmarks, q.shape[2], ignore)
+        landmarks = Landmarks(self.landmarks, q.shape[2], ignore, q.device)
         if landmarks.all_single:
             return gaussian(q, q) @ v
         means = landmarks.means(q)  # (B, h, m, p)

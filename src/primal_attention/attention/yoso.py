@@ -131,4 +131,4 @@ def _power(base: Tensor, exponent: int) -> Tensor:
 
 def _block(q: Tensor, k: Tensor, entries: int = 2**20) -> int:
     """Rows of a block whose matrix stays near the caches."""
-    return max(32, entries // (q.shape[0] * q.shape[1] * k.shape[2]))
+    return max(32, entries // max(1, q.shape[0] * q.shape[1] * k.shape[2]))

@@ -27,6 +27,9 @@ MOST_POSITIONS = 256
 
 def is_short(layer: PrimalAttention, call: Sequences) -> bool:
     """Whether `attend_short` serves: also not in half precision, whose care is taken elsewhere."""
+    # first: a graph with a dynamic length must not ask how long the sequence is
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return False
     x = call.x
     return (
         layer.causal
@@ -39,8 +42,6 @@ def is_short(layer: PrimalAttention, call: Sequences) -> bool:
         and x.dtype in (torch.float32, torch.float64)
         and not torch.is_autocast_enabled(x.device.type)
         and isinstance(layer.feature_map, Cosine)
-        and not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
     )
 
 
