@@ -93,6 +93,12 @@ def test_an_untrained_model_as_json(primal_convert, folder, tmp_path):
         assert [row["settings"] is None for row in found["plan"]] == [False, True, True]
 
 
+def test_it_says_when_weights_were_not_read(primal_convert, folder):
+    done = primal_convert(folder / "config.json", "--rank", 4)
+    assert "untrained: nothing was read but its config.json" in " ".join(done.stdout.split())
+    assert "untrained" not in primal_convert(folder, "--rank", 4).stdout
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

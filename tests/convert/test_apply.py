@@ -214,3 +214,26 @@ def test_optimizers_of_other_models_are_left_alone(encoder):
     optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
     other(torch.ones(2)).sum().backward()
     optimizer.step()
+
+
+def test_an_optimizer_of_parameters_that_were_tied(encoder):
+    """The tie ends, but the parameter stays in the model, at its other place."""
+    first, last = encoder.layers[0].self_attn, encoder.layers[2].self_attn
+    first.in_proj_weight = last.in_proj_weight
+    early = torch.optim.SGD(encoder.parameters(), lr=0.1)
+    convert_(encoder, rank=4)
+    train(encoder, torch.optim.SGD(encoder.parameters(), lr=0.1))
+    with pytest.raises(ValueError, match="still holds 3 parameters"):
+        early.step()
+    convert_(encoder, layers=0, rank=4)  # now it leaves
+    with pytest.raises(ValueError, match="still holds 7 parameters"):
+        early.step()
+
+
+def test_a_converted_parameter_that_is_tied_stays_on_reverting(encoder):
+    convert_(encoder, rank=4)
+    encoder.layers[0].norm1.bias = encoder.layers[2].self_attn.primal.out_proj.bias
+    revert_(encoder)
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
+    encoder(X).square().mean().backward()
+    optimizer.step()

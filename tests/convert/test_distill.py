@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from primal_attention import ksvd_residuals
 from primal_attention.convert import (
     convert_,
     converted_layers,
@@ -98,6 +99,29 @@ def test_ksvd_start(encoder, x, weights):
     rows = x[:1] if weights == "data" else x.flatten(0, 1)[None]
     objective = layer.ksvd_problem(rows).objective(positions="mean").mean()
     assert_close(objective.abs(), torch.zeros_like(objective), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("weights", ["data", "free"])
+def test_ksvd_start_of_cross_attention(x, weights, batch_first):
+    """The kernel is that between the sequence and its context, of another length and padded."""
+    layer = nn.TransformerDecoderLayer(16, 2, 24, batch_first=batch_first)
+    model = nn.TransformerDecoder(layer, 1).double()
+    memory = torch.randn(4, 9, 16, dtype=torch.float64)
+    ignore = torch.arange(9) >= torch.tensor([[6], [9], [7], [8]])
+    convert_(model, layers="multihead_attn", cross=True, rank=4, weights=weights)
+    seen = []
+    hook = model.layers[0].norm1.register_forward_hook(lambda m, args, out: seen.append(out))
+    sides = (x, memory) if batch_first else (x.transpose(0, 1), memory.transpose(0, 1))
+    init_ksvd_(model, {"tgt": sides[0], "memory": sides[1], "memory_key_padding_mask": ignore})
+    hook.remove()
+    asks, asked = (seen[0] if batch_first else seen[0].transpose(0, 1)), memory
+    if weights == "free":
+        asks, asked = asks.flatten(0, 1), memory[~ignore]
+    else:
+        asks, asked = asks[0], memory[0, :6]
+    primal = model.layers[0].multihead_attn.primal
+    assert ksvd_residuals(primal, asks, asked).solved(1e-9).all()
 
 
 def test_refusals(encoder, x, tmp_path):

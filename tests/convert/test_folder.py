@@ -10,7 +10,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from primal_attention.convert import convert_, converted_layers, load, plan, revert_, save
+from primal_attention.convert import (
+    check_optimizer,
+    convert_,
+    converted_layers,
+    load,
+    plan,
+    revert_,
+    save,
+)
 
 X = torch.randn(2, 5, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
@@ -34,6 +42,31 @@ def test_round_trip(model, base, tmp_path, weights):
     assert torch.equal(loaded(X), model(X))
     assert converted_layers(loaded) == [loaded.layers[1].self_attn, loaded.layers[2].self_attn]
     assert torch.equal(revert_(loaded)(X), original)
+
+
+def test_an_optimizer_from_before_loading_is_detected(model, base, tmp_path):
+    save(model, tmp_path)
+    early = torch.optim.SGD(base.parameters(), lr=0.1)
+    load(tmp_path, base=base)
+    with pytest.raises(ValueError, match=r"still holds 8 parameters .* load took out"):
+        early.step()
+    with pytest.raises(ValueError, match="still holds 8 parameters"):
+        check_optimizer(base, early)
+    late = torch.optim.SGD(base.parameters(), lr=0.1)
+    base(X).square().mean().backward()
+    late.step()
+    revert_(base)
+    early.step()  # right again
+
+
+def test_a_failed_load_leaves_optimizers_alone(model, base, tmp_path):
+    with torch.no_grad():
+        model.layers[0].linear1.weight.add_(1.0)
+    save(model, tmp_path, weights="converted")
+    early = torch.optim.SGD(base.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="other numbers"):
+        load(tmp_path, base=base)
+    early.step()
 
 
 def test_a_trained_model_needs_all_weights(model, base, tmp_path):

@@ -111,6 +111,15 @@ def test_bases_for_load(hugging_face, awaken, tmp_path):
         load(tmp_path / "small", base=config)
 
 
+def test_a_converted_folder_is_no_base(hugging_face, tmp_path):
+    """A plain class would start its attentions at random, and call them the originals."""
+    model = convert_(hugging_face("bert").model, rank=3)
+    save(model, tmp_path / "ours")
+    model.save_pretrained(tmp_path / "theirs")
+    with pytest.raises(ValueError, match=r"converted already, which .*convert\.from_pretrained"):
+        load(tmp_path / "ours", base=tmp_path / "theirs")
+
+
 def test_a_wrong_config_is_refused(hugging_face, tmp_path):
     model = hugging_face("bert").model
     save(convert_(model, rank=3), tmp_path)

@@ -130,7 +130,7 @@ def show_plan(planned: Plan, trained: bool) -> None:
     out.print(table, highlight=False)
     out.print(Text(WARNING, style="yellow"))
     if not trained:
-        out.print(Text("The model is untrained: there were no weights beside its config.json."))
+        out.print(Text("The model is untrained: nothing was read but its config.json."))
 
 
 def show_result(result: dict[str, Any], out: Path) -> None:

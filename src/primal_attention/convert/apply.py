@@ -36,12 +36,12 @@ def convert_(model: M, what: Plan | Mapping[str, Any] | None = None, /, **option
         chosen = what
     else:
         chosen = plan(model, **{**(what or {}), **options})
-    pairs = [(site, replacement(site, settings)) for site, settings in _matched(model, chosen)]
-    swap(model, [(site.names, site.module, new) for site, new in pairs])
-    exchange(
-        [p for site, _ in pairs for p in site.module.parameters()],
-        [p for _, new in pairs for p in new.parameters()],
-    )
+    moves = [
+        (site.names, site.module, replacement(site, settings))
+        for site, settings in _matched(model, chosen)
+    ]
+    swap(model, moves)
+    exchange(model, moves)
     note(model)
     return model
 
@@ -70,10 +70,7 @@ def revert_(model: M) -> M:
         if new.dtype != old.dtype:  # not otherwise: a part may be of another type on purpose
             original.to(new.dtype)
     swap(model, moves)
-    exchange(
-        [p for _, layer, _ in moves for p in layer.parameters()],
-        [p for _, _, original in moves for p in original.parameters()],
-    )
+    exchange(model, moves)
     forget(model)
     return model
 

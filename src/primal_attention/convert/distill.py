@@ -69,12 +69,13 @@ def init_ksvd_(model: nn.Module, batch: Any) -> None:
         primal = layer.primal
         if not isinstance(primal, PrimalAttention) or primal.weights == "tied":
             return
-        x, ignore = call.x, call.ignore
+        x, context, ignore = call.x, call.context, call.ignore
         if primal.weights == "data" and x.dim() == 3:
-            x = x[:1] if primal.batch_first else x[:, :1]
+            first = slice(1) if primal.batch_first else (slice(None), slice(1))
+            x, context = x[first], None if context is None else context[first]
             ignore = None if ignore is None else ignore[:1]
         try:
-            primal.init_ksvd_(x, ignore)
+            primal.init_ksvd_(x, ignore, key=context)
         except ValueError as error:
             raise ValueError(f"{paths(model, layer)[0]}: {error}") from error
 

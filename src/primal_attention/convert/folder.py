@@ -16,6 +16,7 @@ from ..names import check_choice
 from .apply import replacement, swap
 from .converted import Converted, converted_layers
 from .fingerprint import contents, split, structure, tensors
+from .optimizers import exchange
 from .record import layers_record, note
 from .sites import Site, find_sites
 
@@ -96,6 +97,7 @@ def load(folder: Path | str, base: Any = None) -> nn.Module:
     except BaseException:
         swap(model, [(names, new, old) for names, old, new in moves])
         raise
+    exchange(model, moves)
     for _, _, new in moves:
         if not isinstance(base, nn.Module | str | Path):
             new.conversion.original = None  # it was never trained: nothing to go back to

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from ..names import unknown
-from .pretrained import require_transformers
+from .pretrained import expect_unconverted, require_transformers
 
+# of any library: whether transformers can read what is there, it says itself
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin*", "tf_model*.h5", "flax_model*.msgpack")
 # what belongs to a model beside its weights: tokenizers, image processors, generation settings
 _COMPANIONS = (
     "*token*",
@@ -26,8 +29,8 @@ _COMPANIONS = (
 def open_model(path: Path | str, class_name: str | None = None) -> tuple[nn.Module, bool]:
     """A Hugging Face model from a local folder, and whether it has trained weights.
 
-    A folder (or file) that holds a config.json alone gives an untrained model. class_name: a class
-    of transformers, by default the one that config.json names.
+    A config.json, or a folder without any weights, gives an untrained model. class_name: a class of
+    transformers, by default the one that config.json names.
     """
     transformers = require_transformers()
     path = Path(path)
@@ -35,14 +38,22 @@ def open_model(path: Path | str, class_name: str | None = None) -> tuple[nn.Modu
     if not (folder / "config.json").is_file():
         raise ValueError(f"{path} has no config.json; expected a folder that save_pretrained wrote")
     config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+    expect_unconverted(config, folder)
     name = class_name or next(iter(getattr(config, "architectures", None) or ()), "AutoModel")
     kind = getattr(transformers, name, None)
     if kind is None:
         raise ValueError(unknown("model class", name, ["AutoModel", *_near_classes(name)]))
-    trained = path.is_dir() and any(folder.glob("*.safetensors"))
-    if trained:
-        return kind.from_pretrained(folder, local_files_only=True), True
-    return (kind.from_config(config) if name.startswith("Auto") else kind(config)), False
+    trained = path.is_dir() and any(file for pattern in _WEIGHTS for file in folder.glob(pattern))
+    if not trained:
+        return (kind.from_config(config) if name.startswith("Auto") else kind(config)), False
+    try:
+        # weights_only: a .bin is a pickle, of which nothing but tensors may be read
+        return kind.from_pretrained(folder, local_files_only=True, weights_only=True), True
+    except pickle.UnpicklingError as error:
+        raise ValueError(
+            f"the pytorch_model.bin in {folder} is a pickle of more than tensors, which can run "
+            "any code; expected weights in .safetensors, as save_pretrained writes them"
+        ) from error
 
 
 def read_batches(path: Path | str, size: int) -> list[dict[str, Tensor]]:

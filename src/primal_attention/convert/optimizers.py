@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
@@ -32,12 +32,16 @@ def check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
             )
 
 
-def exchange(gone: Iterable[nn.Parameter], come: Iterable[nn.Parameter]) -> None:
-    """Remember which parameters left a model; from now on every optimizer is looked at in its next
-    step, once after each conversion."""
+def exchange(
+    model: nn.Module, moves: Sequence[tuple[tuple[str, ...], nn.Module, nn.Module]]
+) -> None:
+    """Remember which parameters left a model with the old modules of a `swap`; from now on every
+    optimizer is looked at in its next step, once after each conversion."""
     global _changes, _watching
-    for parameter in come:
-        _replaced.pop(id(parameter), None)
+    held = {id(p) for p in model.parameters()}  # tied ones too, which leave one place only
+    for each in held:
+        _replaced.pop(each, None)
+    gone = (p for _, old, _ in moves for p in old.parameters() if id(p) not in held)
     _replaced.update((id(p), p) for p in gone)
     _changes += 1
     if not _watching:
@@ -56,6 +60,6 @@ def _expect_none_replaced(optimizer: Optimizer) -> None:
     count = sum(_replaced.get(id(p)) is p for p in held)
     if count:
         raise ValueError(
-            f"the optimizer still holds {count} parameters that convert_ or revert_ took out of "
-            "the model; expected one that is built after the conversion"
+            f"the optimizer still holds {count} parameters that convert_, revert_ or load took "
+            "out of the model; expected one that is built after the conversion"
         )

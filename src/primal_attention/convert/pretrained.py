@@ -19,6 +19,7 @@ from torch import nn
 
 from .apply import replacement, swap
 from .converted import converted_layers
+from .folder import RECORD
 from .record import FIELD, note
 from .sites import find_sites
 
@@ -92,7 +93,19 @@ def model_from_config(config: Any, path: str) -> nn.Module:
 
 def model_from_folder(folder: Path | str, path: str) -> nn.Module:
     """The pretrained, unconverted model in a local folder."""
+    expect_unconverted(read_config(folder, path), folder)
     return _model_class(path).from_pretrained(folder, local_files_only=True)  # type: ignore[no-any-return]
+
+
+def expect_unconverted(config: Any, folder: Path | str) -> None:
+    """Refuse a converted model's folder: a plain class would start its attentions at random."""
+    if getattr(config, FIELD, None):
+        ours = (Path(folder) / RECORD).is_file()
+        opens = "primal_attention.load" if ours else "primal_attention.convert.from_pretrained"
+        raise ValueError(
+            f"{folder} holds a model that is converted already, which {opens} opens; expected an "
+            "unconverted one"
+        )
 
 
 def _model_class(path: str) -> Any:

@@ -94,6 +94,26 @@ def test_lemma_42_after_ksvd_initialisation(
     assert loss_of(layer, x, ignore, positions) > 1e-5
 
 
+@pytest.mark.parametrize("masked", [False, True], ids=["no mask", "mask"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("positions", ["mean", "sum"])
+@pytest.mark.parametrize("kind", ["data-sample", "data-mean", "free"])
+def test_lemma_42_in_cross_attention(
+    kind, positions, feature_map, masked, glass, make_rows, make_mask
+):
+    """Means over 15 queries and fewer keys weigh the two energies differently."""
+    layer = glass(kind, feature_map=feature_map)
+    x, y = make_rows(1, 15, D), make_rows(1, 11, D, seed=8)
+    ignore = make_mask(1, 11, keep=7) if masked else None
+    layer.init_ksvd_(x, ignore, key=y, positions=positions)
+    layer.train()(x, y, key_padding_mask=ignore)
+    assert ksvd_loss(layer, positions=positions) < 1e-20
+    found = ksvd_residuals(layer, x, y, key_padding_mask=ignore, positions=positions)
+    assert found.solved(1e-9).all()
+    assert found.objective.abs().max() < 1e-10
+    assert not ksvd_residuals(layer, x, positions=positions).solved(1e-3).any()
+
+
 @pytest.mark.parametrize("feature_map", ["cosine", "exp"])
 @pytest.mark.parametrize("kind", SOLVABLE)
 def test_remark_33_primal_score_is_dual_score(kind, feature_map, glass, make_rows, make_mask):
@@ -134,6 +154,9 @@ def test_initialisation_pools_a_batch(glass, make_rows, make_mask):
     assert ksvd_residuals(layer, together, positions="sum").solved(1e-9).all()
     layer.init_ksvd_(x, ignore, positions="mean")
     assert loss_of(layer, together, None, "mean") < 1e-20
+    y = make_rows(3, 5, D, seed=8)
+    layer.init_ksvd_(y, ignore, key=x)
+    assert ksvd_residuals(layer, y.flatten(0, 1)[None], together).solved(1e-9).all()
 
 
 def test_initialisation_says_when_there_are_too_few_singular_values(make_layer, make_rows):

@@ -74,7 +74,12 @@ def problem(layer: PrimalAttention, call: Sequences) -> KSVDProblem:
 @torch.no_grad()
 def init_ksvd_(layer: PrimalAttention, call: Sequences, positions: Positions) -> None:
     """W_e = Phi_k^T H_r, W_r = Phi_q^T H_e, Lambda = Sigma^{-1} (14), of the kernel between all
-    valid positions of the batch."""
+    valid positions of the batch.
+
+    With means over N queries and M keys, (11) is that of Phi_q / sqrt(N) and Phi_k / sqrt(M), and
+    Lambda = sqrt(N M) Sigma^{-1}. A factor may go from W_r to W_e: with (N / M)^{1/4} (14) holds
+    for the residuals' H_e = e Lambda / N and H_r = r Lambda / M too.
+    """
     check_positions(positions)
     if layer.weights == "tied":
         raise ValueError(
@@ -100,10 +105,14 @@ def init_ksvd_(layer: PrimalAttention, call: Sequences, positions: Positions) ->
             f"the induced kernel of this batch has fewer than rank = {layer.rank} non-zero "
             f"singular values; expected rank <= head_dim = {layer.head_dim} and enough positions"
         )
-    layer.w_e.copy_(b.mT @ right)
-    layer.w_r.copy_(a.mT @ left)
-    count = count_valid(call.y, call.ignore).sum() if positions == "mean" else 1
-    layer.sqrt_lambda.copy_((count / sigma).sqrt())
+    queries = keys = sigma.new_ones(())
+    if positions == "mean":
+        keys = count_valid(call.y, call.ignore).sum().to(sigma.dtype)
+        queries = keys if call.is_self else count_valid(call.x, None).sum().to(sigma.dtype)
+    tilt = (queries / keys) ** 0.25
+    layer.w_e.copy_(b.mT @ right * tilt)
+    layer.w_r.copy_(a.mT @ left / tilt)
+    layer.sqrt_lambda.copy_(((queries * keys).sqrt() / sigma).sqrt())
 
 
 def _features(layer: PrimalAttention, call: Sequences) -> tuple[Tensor, Tensor]:

@@ -213,16 +213,18 @@ class PrimalAttention(Streaming):
         query: Tensor,
         key_padding_mask: Tensor | None = None,
         *,
+        key: Tensor | None = None,
         positions: Positions = "mean",
     ) -> None:
         """Start at the exact KSVD of one sequence: J = 0 and the KKT conditions hold on it.
 
-        With free weights a batch counts as one long sequence: J is zero on it as a whole, on its
-        samples only on average. Data-dependent weights expect a batch of one. `positions` is how
-        Lambda will be trained, as in `ksvd_loss`.
+        key (B, M, d): what is asked in cross-attention, and what the mask is of. With free weights
+        a batch counts as one long sequence: J is zero on it as a whole, on its samples only on
+        average. Data-dependent weights expect a batch of one. `positions` is how Lambda will be
+        trained, as in `ksvd_loss`.
         """
         self._expect_unfolded("init_ksvd_")
-        dual.init_ksvd_(self, self._arrange(query, None, None, key_padding_mask)[0], positions)
+        dual.init_ksvd_(self, self._arrange(query, key, None, key_padding_mask)[0], positions)
 
     # -- parts -----------------------------------------------------------------------------------
 

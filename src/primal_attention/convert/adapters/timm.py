@@ -11,7 +11,7 @@ from ..converted import Call, Converted
 from ..masks import hidden_pairs, ignored_keys
 from .base import Source, class_path, projection
 
-_CLASSES = ("timm.layers.attention.Attention", "timm.models.vision_transformer.Attention")
+CLASSES = ("timm.layers.attention.Attention", "timm.models.vision_transformer.Attention")
 
 
 class TimmAdapter:
@@ -20,7 +20,7 @@ class TimmAdapter:
     name = "timm/attention"
 
     def read(self, module: Any, parent: nn.Module) -> Source | None:
-        if class_path(module) not in _CLASSES:
+        if class_path(module) not in CLASSES:
             return None
         for name in ("q_norm", "k_norm", "norm"):
             kept = getattr(module, name, None)
