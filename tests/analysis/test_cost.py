@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import primal_attention as pa
 from primal_attention.analysis import crossing, largest_length, layer_cost
-from primal_attention.analysis.formulas import FORMULAS
+from primal_attention.analysis.formulas import FORMULAS, OPTIONS, Case
 
 D, H, S, B = 64, 4, 8, 2
 SIZES = {"width": D, "heads": H, "rank": S, "batch": B}
@@ -81,8 +81,6 @@ def test_flops_are_those_that_torch_counts(name, options, length):
 
 @pytest.mark.parametrize(("name", "options"), KINDS, ids=str)
 def test_training_keeps_what_is_predicted(name, options):
-    from primal_attention.analysis.formulas import Case
-
     kept = FORMULAS[name](Case(600, D, H, S, B, options)).kept
     tolerance = 0.1 if name in ("softmax", "primal", "none") else 0.4
     assert saved(layer_of(name, options), 600) == pytest.approx(kept, rel=tolerance)
@@ -155,6 +153,45 @@ def test_wrong_arguments(change, message):
         layer_cost(given.pop("attention"), given.pop("length"), **given)
     with pytest.raises(ValueError, match="quantity is 'time'"):
         crossing("primal", "time", **SIZES)
+
+
+@pytest.mark.parametrize(
+    ("attention", "options", "message"),
+    [
+        (
+            "primal",
+            {"wieghts": "tied"},
+            r"unknown option of the cost of primal 'wieghts' \(did you mean 'weights'\?\); "
+            "expected one of weights, anchors, rank_multi",
+        ),
+        ("primal", {"weights": "bogus"}, "weights is 'bogus'; expected one of 'data', 'free'"),
+        ("primal", {"anchors": 0}, "anchors is 0; expected a whole number, 1 or more"),
+        ("softmax", {"matrx": True}, r"'matrx' \(did you mean 'matrix'\?\)"),
+        ("softmax", {"matrix": "yes"}, "matrix is 'yes'; expected True or False"),
+        ("nystrom", {"landmarks": None}, "landmarks is None; expected a whole number"),
+        ("linear", {"features": 3}, "linear was given 'features'; expected no options"),
+    ],
+)
+def test_wrong_options(attention, options, message):
+    for ask in (
+        lambda: layer_cost(attention, 10, options=options, **SIZES),
+        lambda: crossing(attention, options=options, **SIZES),
+        lambda: largest_length(attention, 1 << 30, options=options, **SIZES),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ask()
+
+
+def test_every_option_that_a_formula_reads_is_known():
+    class Asked(dict):
+        def get(self, name, default=None):
+            names.add(name)
+            return default
+
+    for attention, formula in FORMULAS.items():
+        names = set()
+        formula(Case(300, D, H, S, B, Asked()))
+        assert names == set(OPTIONS.get(attention, ()))
 
 
 def test_formulas_need_no_torch():

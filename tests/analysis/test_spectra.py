@@ -127,7 +127,29 @@ def test_torchs_attention(mask, batch_first, padding):
     }[mask]
     found = spectrum(layer, {"query": x, "key": x, "value": x, **options}).layers[0]
     K = layer(x, x, x, average_attn_weights=False, **options)[1]
+    if mask == "padding":  # padded queries take no part either
+        K = K.masked_fill(padding[:, None, :, None], 0.0)
     assert_allclose(found.sigma, values(K), atol=1e-12)
+
+
+def test_torchs_cross_attention_keeps_every_query(padding):
+    torch.manual_seed(0)
+    layer = nn.MultiheadAttention(D, H, batch_first=True, dtype=torch.float64).eval()
+    x, y = draw(2, N, D), draw(2, N, D, seed=1)
+    found = spectrum(layer, {"query": x, "key": y, "value": y, "key_padding_mask": padding})
+    K = layer(x, y, y, average_attn_weights=False, key_padding_mask=padding)[1]
+    assert_allclose(found.layers[0].sigma, values(K), atol=1e-12)
+
+
+def test_padding_does_not_change_torchs_singular_values(padding):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(D, H, 16, batch_first=True, dtype=torch.float64)
+    model, x = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), draw(2, N, D)
+    padded = spectrum(model, {"src": x, "src_key_padding_mask": padding})
+    alone = spectrum(model, x[1:, :6])
+    for one, other in zip(padded.layers, alone.layers, strict=True):
+        assert_allclose(one.sigma[:, 1, :6], other.sigma[:, 0], atol=1e-12)
+        assert_allclose(one.sigma[:, 1, 6:], 0, atol=1e-12)
 
 
 def test_torchs_encoder_does_not_go_around_the_hooks(padding):
@@ -163,13 +185,20 @@ class VisionAttention(nn.Module):
 
 def test_timms_attention():
     torch.manual_seed(0)
-    model = nn.Sequential(VisionAttention(), VisionAttention()).double()
+    timms = type("Attention", (VisionAttention,), {"__module__": "timm.layers.attention"})
+    model = nn.Sequential(timms(), timms()).double()
     x = draw(2, N, D)
     found = spectrum(model, x)
     assert_allclose(found["0"].sigma, values(model[0].weights(x)[0]), atol=1e-12)
     assert_allclose(found["1"].sigma, values(model[1].weights(model[0](x))[0]), atol=1e-12)
     masked = spectrum(model[0], (x, torch.zeros(N, N)))
     assert "was given a mask" in masked.skipped["attention"]
+
+
+def test_projections_alone_do_not_make_softmax_attention():
+    found = spectrum(nn.Sequential(VisionAttention()).double(), draw(1, N, D))
+    assert not found.layers
+    assert "VisionAttention may compute other scores" in found.skipped["0"]
 
 
 def hugging_face(name):
@@ -200,9 +229,14 @@ class TokenAttention(nn.Module):
         super().__init__()
         self.config, self.q_proj, self.k_proj = config, nn.Linear(D, D), nn.Linear(D, D)
 
-    def forward(self, hidden_states):
-        q, k = (f(hidden_states).unflatten(-1, (H, -1)).transpose(1, 2) for f in self.children())
-        weights = (q @ k.mT).softmax(-1)
+    def forward(self, hidden_states, key_value_states=None, **kwargs):
+        asked = hidden_states if key_value_states is None else key_value_states
+        q, k = (
+            f(x).unflatten(-1, (H, -1)).transpose(1, 2)
+            for f, x in ((self.q_proj, hidden_states), (self.k_proj, asked))
+        )
+        mask = kwargs.get("attention_mask")
+        weights = (q @ k.mT + (0 if mask is None else mask)).softmax(-1)
         out = (weights @ q).transpose(1, 2).flatten(2)
         return out, weights if self.config._attn_implementation == "eager" else None
 
@@ -212,14 +246,19 @@ class AttentionBlock(nn.Module):
         super().__init__()
         self.attention = TokenAttention(config)
 
-    def forward(self, hidden_states):
-        return hidden_states + self.attention(hidden_states)[0]
+    def forward(self, hidden_states, **kwargs):
+        return hidden_states + self.attention(hidden_states, **kwargs)[0]
 
 
 class TokenModel(nn.Sequential):
     def __init__(self):
         self.config = SimpleNamespace(_attn_implementation="sdpa")
         super().__init__(AttentionBlock(self.config), AttentionBlock(self.config))
+
+    def forward(self, x, **kwargs):
+        for block in self:
+            x = block(x, **kwargs)
+        return x
 
     def set_attn_implementation(self, name):
         self.config._attn_implementation = name
@@ -233,6 +272,35 @@ def test_a_model_with_eager_attention():
     assert model.config._attn_implementation == "sdpa"
     model.set_attn_implementation("eager")
     assert_allclose(found["0.attention"].sigma, values(model[0].attention(x)[1]), atol=1e-12)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_padding_does_not_change_eager_singular_values(side, causal, padding):
+    torch.manual_seed(0)
+    model, x = TokenModel().double(), draw(2, N, D)
+    padding = padding.flip(-1) if side == "left" else padding
+    future = torch.ones(N, N, dtype=torch.bool).triu(1) & torch.tensor(causal)
+    lowest = torch.finfo(torch.float64).min  # as the library writes it: hidden rows are uniform
+    mask = torch.zeros(2, 1, N, N, dtype=torch.float64)
+    mask = mask.masked_fill(padding[:, None, None] | future, lowest)
+    padded = spectrum(model, {"x": x, "attention_mask": mask})
+    keep = slice(N - 6, N) if side == "left" else slice(6)
+    alone = spectrum(model, {"x": x[1:, keep], "attention_mask": mask[1:, :, keep, keep]})
+    for one, other in zip(padded.layers, alone.layers, strict=True):
+        assert_allclose(one.sigma[:, 1, :6], other.sigma[:, 0], atol=1e-12)
+        assert_allclose(one.sigma[:, 1, 6:], 0, atol=1e-12)
+
+
+def test_eager_cross_attention_keeps_every_query(padding):
+    torch.manual_seed(0)
+    model, x, y = TokenModel().double(), draw(2, N, D), draw(2, N, D, seed=1)
+    mask = torch.zeros(2, 1, 1, N, dtype=torch.float64).masked_fill(padding[:, None, None], -1e9)
+    given = {"key_value_states": y, "attention_mask": mask}
+    found = spectrum(model, {"x": x, **given})
+    model.set_attn_implementation("eager")
+    K = model[0].attention(x, **given)[1]
+    assert_allclose(found.layers[0].sigma, values(K), atol=1e-12)
 
 
 @pytest.mark.slow
@@ -252,6 +320,7 @@ def test_hugging_faces_attention(name):
         weights = model(**given, output_attentions=True).attentions
     assert len(found.layers) == len(weights) == 2
     for layer, K in zip(found.layers, weights, strict=True):
+        K[:, :, 9:] = 0.0  # padded queries take no part
         assert_allclose(layer.sigma, values(K.double()), atol=1e-5)
 
 

@@ -7,7 +7,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from primal_attention.cli.spectrum import spectrum
+import primal_attention as pa
+from primal_attention.cli.spectrum import load_model, spectrum
 
 
 @pytest.fixture
@@ -83,20 +84,47 @@ def test_what_is_no_model_is_one_sentence(show, tmp_path):
     assert "expected --text" in str(show(tmp_path).exception)
 
 
-@pytest.mark.slow
-def test_a_hugging_face_model(show, tmp_path):
+def bert(folder):
+    """A tiny model, with a tokenizer and a text in the folder."""
     transformers = pytest.importorskip("transformers")
+    folder.mkdir(exist_ok=True)
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "some", "words", "in", "a", "row"]
-    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    (folder / "vocab.txt").write_text("\n".join(words))
     config = transformers.BertConfig(
         vocab_size=len(words), hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
         intermediate_size=16,
     )  # fmt: skip
-    transformers.BertModel(config).save_pretrained(tmp_path)
-    transformers.BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
-    (tmp_path / "text.txt").write_text("some words\n\nin a row in a row\n")
+    transformers.BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    (folder / "text.txt").write_text("some words\n\nin a row in a row\n")
+    return transformers.BertModel(config)
+
+
+@pytest.mark.slow
+def test_a_hugging_face_model(show, tmp_path):
+    bert(tmp_path).save_pretrained(tmp_path)
     done = show(tmp_path, "--text", tmp_path / "text.txt", "--json")
     assert done.exit_code == 0, (done.output, done.exception)
     found = json.loads(done.stdout)["spectrum"]
     assert [one["inputs"] for one in found["layers"]] == [2, 2]
     assert found["skipped"] == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["save", "save_pretrained"])
+def test_a_converted_model(show, tmp_path, way, monkeypatch):
+    monkeypatch.setattr("primal_attention.cli.spectrum._draw", lambda *_: [])
+    model = bert(tmp_path)
+    pa.convert_(model, rank=2)
+    if way == "save":
+        pa.save(model, tmp_path)
+    else:
+        model.save_pretrained(tmp_path)
+    done = show(tmp_path, "--text", tmp_path / "text.txt", "--json")
+    assert done.exit_code == 0, (done.output, done.exception)
+    found = json.loads(done.stdout)
+    kinds = [one["kind"] for one in found["spectrum"]["layers"]]
+    assert kinds == ["softmax (Hugging Face)", "primal (data)"]
+    assert len(found["diagnostics"]["layers"]) == 1
+    _, calls = load_model(tmp_path, 2, tmp_path / "text.txt")
+    true = pa.spectrum(model, calls).to_dict()["layers"][1]["effective_rank"]["mean"]
+    assert found["spectrum"]["layers"][1]["effective_rank"]["mean"] == pytest.approx(true, rel=1e-5)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ..names import check_choice, unknown
-from .formulas import FORMULAS, Case
+from .formulas import FORMULAS, Case, check_options
 
 Quantity = Literal["flops", "memory", "training_memory"]
 
@@ -54,20 +54,22 @@ def layer_cost(
 ) -> Cost:
     """The cost of one layer of self-attention, by name as in the registry.
 
-    ``options`` are the attention's own, ``{"weights": "tied"}`` or ``{"landmarks": 32}``, at their
-    defaults if not given; ``{"matrix": True}`` is softmax without fused kernels, which forms the
-    N x N matrix.
+    ``options`` are those of the attention that change its cost, ``{"weights": "tied"}`` or
+    ``{"landmarks": 32}``, at their defaults if not given; ``{"matrix": True}`` is softmax without
+    fused kernels, which forms the N x N matrix.
     """
     if attention not in FORMULAS:
         raise ValueError(unknown("attention", attention, FORMULAS))
     check_choice("dtype", dtype, DTYPES)
+    options = dict(options or {})
+    check_options(attention, options)
     sizes = {"length": length, "width": width, "heads": heads, "rank": rank, "batch": batch}
     for name, size in sizes.items():
         if size < 1:
             raise ValueError(f"{name} is {size}; expected at least 1")
     if width % heads:
         raise ValueError(f"heads is {heads}; expected a divisor of width = {width}")
-    case = Case(length, width, heads, rank, batch, dict(options or {}))
+    case = Case(length, width, heads, rank, batch, options)
     flops, parameters, kept, working = FORMULAS[attention](case)
     number = DTYPES[dtype]
     rows = batch * length * width

@@ -12,9 +12,11 @@ from torch import Tensor, nn
 
 from ..attention import PrimalAttention
 from ..attention.inputs import Sequences
+from ..convert.converted import Converted
 from ..ksvd.objective import trace_term
 from .capture import Found, find_attentions, run
 from .moments import Moments, primal_moments
+from .readers import Call, primal_call
 
 Array = npt.NDArray[np.float64]
 
@@ -98,13 +100,13 @@ def ksvd_diagnostics(model_or_attention: nn.Module, inputs: Any) -> KSVDDiagnost
     """What the primal layers of a model are on inputs (given as to `spectrum`), by layer and head.
 
     Everything comes from p x p matrices summed over the positions: O(N p^2), K is not formed.
-    Folded layers, causal tied ones and those whose features are normalised over positions are
-    skipped with their reason.
+    Converted layers count as primal ones. Folded layers, causal tied ones, those whose features are
+    normalised over positions and those with rotary positions are skipped with their reason.
     """
     found = [
         one
         for one in find_attentions(model_or_attention)
-        if isinstance(one.module, PrimalAttention)
+        if isinstance(one.module, PrimalAttention | Converted)
     ]
     if not found:
         raise ValueError(
@@ -113,15 +115,11 @@ def ksvd_diagnostics(model_or_attention: nn.Module, inputs: Any) -> KSVDDiagnost
     parts: dict[str, list[dict[str, Tensor | None]]] = {one.name: [] for one in found}
     skipped: dict[str, str] = {}
 
-    def see(one: Found, given: dict[str, Any], out: Any) -> None:
-        layer = one.module
-        if one.name in skipped or not isinstance(layer, PrimalAttention):
+    def see(one: Found, call: Call, out: Any) -> None:
+        if one.name in skipped:
             return
         try:
-            call, _ = layer._arrange(
-                given["query"], given.get("key"), None, given.get("key_padding_mask")
-            )
-            parts[one.name].append(_diagnose(layer, call))
+            parts[one.name].append(_diagnose(*primal_call(one.module, call)))
         except (ValueError, RuntimeError) as reason:
             skipped[one.name] = str(reason)
 
@@ -133,7 +131,7 @@ def ksvd_diagnostics(model_or_attention: nn.Module, inputs: Any) -> KSVDDiagnost
         if not parts[one.name]:
             skipped[one.name] = "it was not called"
             continue
-        layers.append(LayerDiagnostics(one.name, one.kind, **_joined(parts[one.name])))
+        layers.append(LayerDiagnostics(one.name, one.reader.kind, **_joined(parts[one.name])))
     return KSVDDiagnostics(tuple(layers), skipped)
 
 

@@ -10,9 +10,11 @@ and output included. `parameters` are numbers too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from ..names import check_choice, unknown
 
 PIECE = 2**20  # numbers that primal layers work on at a time
 
@@ -189,6 +191,39 @@ FORMULAS: dict[str, Formula] = {
     "soft": soft,
     "none": none,
 }
+
+# the options that change a formula; all others would be dropped silently
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "softmax": ("matrix",),
+    "primal": ("weights", "anchors", "rank_multi"),
+    "performer": ("features",),
+    "linformer": ("max_length", "projection"),
+    "nystrom": ("landmarks", "iterations", "residual_width"),
+    "reformer": ("hashes", "bucket_size"),
+    "longformer": ("window", "global_tokens"),
+    "soft": ("landmarks", "iterations"),
+}
+_MAY_BE_NONE = ("anchors", "features", "max_length", "projection", "residual_width")
+_MAY_BE_ZERO = ("global_tokens",)
+
+
+def check_options(attention: str, options: Mapping[str, Any]) -> None:
+    """Raise unless the formula of an attention knows all options and their values."""
+    known = OPTIONS.get(attention, ())
+    for name, value in options.items():
+        if not known:
+            raise ValueError(f"the cost of {attention} was given {name!r}; expected no options")
+        if name not in known:
+            raise ValueError(unknown(f"option of the cost of {attention}", name, known))
+        if name == "weights":
+            check_choice(name, value, ("data", "free", "tied"))
+        elif name == "matrix":
+            if not isinstance(value, bool):
+                raise ValueError(f"matrix is {value!r}; expected True or False")
+        elif value is not None or name not in _MAY_BE_NONE:
+            least = 0 if name in _MAY_BE_ZERO else 1
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"{name} is {value!r}; expected a whole number, {least} or more")
 
 
 def _projected(c: Case) -> Terms:

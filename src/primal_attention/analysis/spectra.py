@@ -11,8 +11,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from .capture import Found, Seen, find_attentions, run
+from .capture import Found, find_attentions, run
 from .kernels import head_values
+from .readers import Call, Seen
 
 Array = npt.NDArray[np.float64]
 
@@ -143,7 +144,8 @@ def spectrum(
     ``inputs``: a tensor, a tuple of arguments, a mapping of arguments by name, or an iterable of
     such; the model is run on them in eval mode. Attentions of this package, of torch
     (``nn.MultiheadAttention``), of Hugging Face (switched to eager attention meanwhile) and of timm
-    are found by themselves. What a padding mask hides takes no part.
+    are found by themselves, and so are converted ones. What a padding mask hides takes no part,
+    neither as a key nor as a query.
 
     Primal layers: exact from their factors, O(N p^2) and never N x N. Softmax: exact where the
     matrix has at most ``exact_size`` rows or columns, else the ``leading`` largest values by a
@@ -162,11 +164,11 @@ def spectrum(
     records = {one.name: _Record(one) for one in found}
     skipped: dict[str, str] = {}
 
-    def see(one: Found, given: dict[str, Any], out: Any) -> None:
+    def see(one: Found, call: Call, out: Any) -> None:
         if one.name in skipped:
             return
         try:
-            seen = one.read(one.module, given, out)
+            seen = one.reader.read(one.module, call, out)
             records[one.name].add(seen, exact_size, leading, seed)
         except ValueError as reason:
             skipped[one.name] = str(reason)
@@ -209,7 +211,7 @@ class _Record:
         for at, one in enumerate(self.sigma):
             sigma[:, at, : one.shape[-1]] = one
         energy = np.stack(self.energy, axis=1)
-        kind, methods = self.found.kind, " + ".join(self.methods)
+        kind, methods = self.found.reader.kind, " + ".join(self.methods)
         return LayerSpectrum(self.found.name, kind, methods, sigma, energy)
 
 

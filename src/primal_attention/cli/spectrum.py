@@ -110,6 +110,7 @@ def _names(models: Sequence[Path], given: str | None) -> list[str]:
 
 
 def _hugging_face(path: Path, inputs: int, text: Path | None) -> tuple[nn.Module, Sequence[Any]]:
+    from ..convert.pretrained import require_transformers
     from ..train.errors import RunError
 
     if text is None:
@@ -117,15 +118,26 @@ def _hugging_face(path: Path, inputs: int, text: Path | None) -> tuple[nn.Module
     lines = [line for line in text.read_text().splitlines() if line.strip()][:inputs]
     if not lines:
         raise RunError(f"{text} holds no text; expected one input a line")
-    try:
-        from transformers import AutoModel, AutoTokenizer
-    except ModuleNotFoundError as missing:
-        raise ModuleNotFoundError(
-            "a Hugging Face model needs transformers; install it with pip", name=missing.name
-        ) from None
-    model = AutoModel.from_pretrained(path, local_files_only=True)
-    tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
-    return model, [dict(tokenizer(line, return_tensors="pt", truncation=True)) for line in lines]
+    transformers = require_transformers()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
+    calls = [dict(tokenizer(line, return_tensors="pt", truncation=True)) for line in lines]
+    return _open(path), calls
+
+
+def _open(path: Path) -> nn.Module:
+    """A Hugging Face model, converted or not."""
+    from ..convert import from_pretrained, load
+    from ..convert.folder import CONFIG, RECORD
+    from ..convert.pretrained import require_transformers
+    from ..convert.record import FIELD
+    from ..train.files import read_json
+
+    if (path / RECORD).exists():  # `save` or `primal convert` wrote it
+        return load(path)
+    if read_json(path / CONFIG).get(FIELD):  # a converted model's own save_pretrained did
+        return from_pretrained(path)
+    model: nn.Module = require_transformers().AutoModel.from_pretrained(path, local_files_only=True)
+    return model
 
 
 def _words(looks: Mapping[str, Look]) -> str:

@@ -42,9 +42,10 @@ def look_at(model: nn.Module, calls: Sequence[Any], *, exact_size: int = 2048) -
     attentions; softmax matrices up to `exact_size` exactly."""
     from ..analysis import ksvd_diagnostics, spectrum
     from ..attention import PrimalAttention
+    from ..convert import Converted
 
     found = spectrum(model, calls, exact_size=exact_size)
-    primal = any(isinstance(module, PrimalAttention) for module in model.modules())
+    primal = any(isinstance(module, PrimalAttention | Converted) for module in model.modules())
     return Look(found, ksvd_diagnostics(model, calls) if primal else None)
 
 

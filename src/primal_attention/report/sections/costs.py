@@ -96,7 +96,7 @@ def candidate(entry: Entry) -> str | None:
 def _common_length(bench: Bench, known: Sequence[str]) -> int:
     """The longest of the lengths at which most of the candidates were measured."""
     counts = {
-        length: sum(length in bench.results.series(name, "peak_mb") for name in known)
+        length: sum(length in bench.results.series(name, "seconds") for name in known)
         for length in bench.results.lengths
     }
     most = max(counts.values(), default=0)
