@@ -57,6 +57,12 @@ def test_generate_pathfinder(call, tmp_path):
         (["get", "cifar"], "unknown data set to fetch: 'cifar' (did you mean 'cifar10'?)"),
         (["get", "cifar10"], "no folder is given; expected --folder, --data-dir or PRIMAL"),
         (["generate", "listops"], "no folder is given"),
+        (["--data-dir", ".", "generate", "listops"], "--data-dir stands before 'generate'"),
+        (
+            ["--data-dir", ".", "get", "cifar10"],
+            "--data-dir stands before 'get'; expected it after",
+        ),
+        (["--json", "generate", "listops", "--folder", "x"], "--json stands before 'generate'"),
         (
             ["generate", "listops", "--folder", "x", "--min-length", 99, "--max-length", 99],
             "max_length is 99; expected more than min_length + 1 = 100",

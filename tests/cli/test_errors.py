@@ -21,6 +21,8 @@ GOOD = "uea/BasicMotions"
         (["train", GOOD, "--width", "30"], "heads is 8"),
         (["train", GOOD, "--attention", "primall"], "did you mean 'primal'?"),
         (["train", GOOD, "--attention", "softmax,primall"], "did you mean 'primal'?"),
+        (["train", GOOD, "--attention", ""], "unknown attention ''"),
+        (["train", GOOD, "--option", "primal.anchors=0"], "anchors is 0; expected"),
         (["train", GOOD, "--recipe", "defalt"], "did you mean 'default'?"),
         (["train", GOOD, "--protocol", "papers"], "did you mean 'paper'?"),
         (["train", GOOD, "--optimizer", "adamx"], "did you mean 'adam"),

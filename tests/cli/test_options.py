@@ -114,6 +114,25 @@ def test_the_printed_command_has_the_options_of_attentions():
     assert parse_options([words[words.index("--option") + 1]]) == options
 
 
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_the_printed_command_has_the_layers(layers):
+    config = resolve("uea/JapaneseVowels", ("primal",) * layers)
+    for rival in (None, ("softmax",) * layers):
+        words = shlex.split(command_for(config, rival))
+        options = dict(zip(words[3::2], words[4::2], strict=True))
+        count = int(options["--layers"]) if "--layers" in options else None
+        found = parse_attention(options["--attention"], count)
+        assert found == (rival or config.attention)
+
+
+def test_the_printed_command_of_a_rival_has_its_options_alone():
+    options = {"softmax": {"bias": False}, "primal": {"bias": False}}
+    config = resolve("uea/JapaneseVowels", ("softmax", "primal"), options=options)
+    command = command_for(config, ("softmax", "softmax"))
+    assert "softmax.bias=false" in command
+    assert "primal.bias" not in command
+
+
 def test_settings_that_cannot_be_are_usage_errors():
     with pytest.raises(UsageError, match="heads is 8") as raised:
         resolve("uea/JapaneseVowels", ("primal",), width=30)

@@ -68,6 +68,7 @@ def test_what_failed_is_told(primal, tmp_path, monkeypatch):
         (["rank=2:5"], "rank is a range; expected a list of values, or a search"),
         (["rank=0"], "rank is 0; expected"),
         (["rank=2", "--seeds", "x"], "--seeds is 'x'"),
+        (["rank=2", "--attention", ""], "unknown attention ''"),
         (["rank=2", "--attention", "prima"], "did you mean 'primal'?"),
     ],
 )

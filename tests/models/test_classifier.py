@@ -56,6 +56,14 @@ def test_the_default_is_the_papers_encoder():
     assert isinstance(model.encoder.layers[0].feedforward.activation, torch.nn.GELU)
 
 
+@pytest.mark.parametrize("options", [None, {}, {"primal": {"bias": False}}])
+def test_the_rank_has_a_default(options):
+    model = SequenceClassifier(
+        classes=3, channels=2, max_length=9, attention_options=options, device="meta"
+    )
+    assert [layer.attention.rank for layer in model.encoder.layers] == [20, 20]
+
+
 def test_series_are_scaled(make_model):
     embedding = make_model().embedding
     x = torch.randn(5, 3, dtype=torch.float64)
@@ -137,7 +145,6 @@ def test_copies_and_states(make_model, make_batch):
         ({"attention": ("primel",)}, r"unknown attention 'primel' \(did you mean 'primal'\?\)"),
         ({"attention_options": {"softmax": {}}}, "a key of attention_options is 'softmax'"),
         ({"attention_options": {"primal": {"rnk": 2}}}, r"\(did you mean 'rank'\?\)"),
-        ({"attention_options": {}}, "attention 'primal' expects the option 'rank'"),
         ({"attention_options": {"primal": {"rank": "2"}}}, "rank is '2'; expected an integer"),
         ({"activation": "tanh"}, "activation is 'tanh'; expected one of 'gelu', 'relu'"),
         ({"max_length": 2.5}, "max_length is 2.5; expected an integer"),

@@ -92,6 +92,15 @@ def test_channels_without_spread():
     assert np.array_equal(np.isnan(y), np.isnan(x)), "missing stays missing"
 
 
+@pytest.mark.parametrize("value", [1e160, -1e308, np.inf])
+def test_a_deviation_that_is_not_finite_is_refused(make_set, value):
+    s = make_set(6, 3)
+    for x in s.series:
+        x[:, 1] *= value
+    with pytest.raises(ValueError, match=r"channel 1 of random 0 has values up to .* expected"):
+        Normaliser.fit(s)
+
+
 def test_normaliser_through_json(make_set):
     found = Normaliser.fit(make_set(9))
     again = Normaliser.from_dict(json.loads(json.dumps(found.to_dict())))

@@ -1,5 +1,6 @@
 """Checkpoints come back to the last bit, or are known to be damaged."""
 
+import dataclasses
 import itertools
 import json
 
@@ -42,6 +43,17 @@ def test_round_trip(tmp_path):
     for name, tensor in saved.weights.items():
         assert bits(loaded.weights[name]) == bits(tensor), name
     assert bits(loaded.optimizer["a/step"]) == bits(torch.tensor(3.0))
+
+
+def test_the_best_weights_belong_to_it(tmp_path):
+    saved = dataclasses.replace(some(), best={"w": torch.tensor([0.1, -0.0])})
+    checkpoint.save(tmp_path, 3, saved)
+    assert bits(checkpoint.load_latest(tmp_path).best["w"]) == bits(saved.best["w"])
+    checkpoint.save(tmp_path, 4, some(4))
+    assert checkpoint.load_latest(tmp_path).best == {}
+    checkpoint.save(tmp_path, 5, dataclasses.replace(some(5), best=saved.best))
+    (tmp_path / "step-00000005" / "best.safetensors").write_bytes(b"")
+    assert checkpoint.load_latest(tmp_path).state == {"step": 4}
 
 
 def test_the_last_two_are_kept(tmp_path):

@@ -3,9 +3,13 @@
 import dataclasses
 import hashlib
 import json
+from contextlib import nullcontext
 
 import pytest
+import torch
+from torch import nn
 
+from primal_attention.attention import attention_info, available_attentions, registry
 from primal_attention.tasks import DataError
 from primal_attention.train import RunConfig
 
@@ -81,6 +85,40 @@ def test_round_trip():
 def test_wrong_settings(changes, message):
     config = RunConfig(**({"task": TASK} | changes))
     with pytest.raises(ValueError, match=message):
+        config.validate()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("primal", {"anchors": 0}, "attention 'primal' cannot be made: anchors is 0; expected"),
+        ("performer", {"features": "many"}, "attention 'performer' cannot be made: .*many"),
+        ("linformer", {"projection": -1}, "attention 'linformer' cannot be made: projection is -1"),
+    ],
+)
+def test_wrong_options_of_attentions_are_known_before_a_run(name, options, message):
+    config = RunConfig(task=TASK, attention=("softmax", name), options={name: options})
+    with pytest.raises(ValueError, match=message):
+        config.validate()
+
+
+def test_every_attention_is_checked_without_random_numbers():
+    before = torch.get_rng_state()
+    for name in available_attentions():
+        RunConfig(task=TASK, attention=(name,)).validate()
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(("fails", "refused"), [(ValueError, True), (NotImplementedError, False)])
+def test_an_attention_of_a_plugin_is_checked_as_far_as_it_can_be(fails, refused, monkeypatch):
+    class Computing(nn.Module):
+        def __init__(self, embed_dim, num_heads):
+            raise fails("of its own")
+
+    facts = dataclasses.replace(attention_info("softmax"), name="computing", build=Computing)
+    monkeypatch.setitem(registry._registry, "computing", facts)
+    config = RunConfig(task=TASK, attention=("computing",))
+    with pytest.raises(ValueError, match="of its own") if refused else nullcontext():
         config.validate()
 
 

@@ -69,6 +69,17 @@ def test_longer_series_are_cut(config):
     )
 
 
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none"])
+def test_a_greatest_length_above_the_longest_for_training(positions, config, task):
+    """Longer series of the test set are then not cut, and the model takes them."""
+    settings = config(max_length=40, positions=positions)
+    data = load_data(settings)
+    assert data.reader.shape["max_length"] == 40
+    model = task.model(settings, data.reader.shape)
+    longer = torch.zeros(1, 40, 12)
+    assert model(longer, torch.zeros(1, 40, dtype=torch.bool)).shape == (1, 9)
+
+
 def test_a_validation_split_of_the_benchmark_is_used(config, task, monkeypatch):
     def load(self, data_dir=None, *, splits):
         return {

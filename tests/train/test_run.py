@@ -22,6 +22,7 @@ from primal_attention.train import (
     loop,
     read_metrics,
     resume,
+    session,
     train,
     train_seeds,
 )
@@ -243,6 +244,77 @@ def test_best_weights_may_be_ahead_of_the_checkpoint(
         (tmp_path / "run" / name).write_bytes((undisturbed / name).read_bytes())
     resume(tmp_path / "run")
     assert outcome(tmp_path / "run") == outcome(undisturbed)
+
+
+def test_the_reported_epoch_is_that_of_the_weights(config, tmp_path, monkeypatch):
+    """Best weights are ahead of the checkpoint, and elsewhere their epoch is not the best again."""
+    real_save, real_evaluate = session.save, loop.evaluate
+    first = {}
+    accuracies = iter([0.5, 0.6])
+
+    def rising(*arguments):
+        return dataclasses.replace(real_evaluate(*arguments), accuracy=next(accuracies))
+
+    def full_disk(folder, step, checkpoint):
+        best = checkpoint.state["progress"]["best"]
+        if best and best["epoch"] == 2:
+            raise RunError("no space left")
+        if best:
+            first["best"] = (folder.parent / "best.safetensors").read_bytes()
+        real_save(folder, step, checkpoint)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "save", full_disk)
+        patch.setattr(loop, "evaluate", rising)
+        with pytest.raises(RunError, match="no space left"):
+            train(config(checkpoint_seconds=0), root=tmp_path, name="run")
+    run = tmp_path / "run"
+    assert (run / "best.safetensors").read_bytes() != first["best"]
+
+    def level(*arguments):
+        return dataclasses.replace(real_evaluate(*arguments), accuracy=0.4)
+
+    monkeypatch.setattr(loop, "evaluate", level)
+    assert resume(run).epoch == 1
+    assert json.loads((run / "best.json").read_text())["epoch"] == 1
+    assert (run / "best.safetensors").read_bytes() == first["best"]
+
+
+def forget_best(run):
+    """Make the checkpoints those of an earlier version."""
+    for path in (run / "checkpoints").iterdir():
+        (path / "best.safetensors").unlink()
+        state = json.loads((path / "state.json").read_text())
+        del state["files"]["best.safetensors"]
+        (path / "state.json").write_text(json.dumps(state))
+
+
+def test_checkpoints_of_an_earlier_version(config, tmp_path, stop_at, outcome, undisturbed):
+    """Their best weights are beside them, or are those of an epoch that comes again."""
+    for name in ("as it was", "ahead"):
+        run = tmp_path / name
+        with pytest.raises(KeyboardInterrupt):
+            train(config(), root=tmp_path, name=name, observer=stop_at(5))
+        forget_best(run)
+        if name == "ahead":
+            for file in ("best.safetensors", "best.json"):
+                (run / file).write_bytes((undisturbed / file).read_bytes())
+        resume(run)
+        assert outcome(run) == outcome(undisturbed)
+
+
+def test_weights_of_another_epoch_are_never_reported(config, tmp_path, stop_at, monkeypatch):
+    run = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        train(config(), root=tmp_path, name="run", observer=stop_at(5))
+    forget_best(run)
+    (run / "best.json").write_text(json.dumps({"epoch": 2}))
+    real = loop.evaluate
+    worst = {"accuracy": 0.0, "loss": 1e9}
+    monkeypatch.setattr(loop, "evaluate", lambda *a: dataclasses.replace(real(*a), **worst))
+    with pytest.raises(RunError, match=r"has lost the weights of its best epoch, 1; delete"):
+        resume(run)
+    assert not (run / "result.json").exists()
 
 
 def test_a_damaged_checkpoint_is_passed_over(config, tmp_path, stop_at, outcome, undisturbed):

@@ -128,7 +128,8 @@ def train(
         raise UsageError("--seed and --seeds are both given; expected one of them")
     try:
         chosen = None if seeds is None else parse_seeds(seeds)
-        names = parse_attention(attention or usual_attention(task), layers)
+        chosen_attention = usual_attention(task) if attention is None else attention
+        names = parse_attention(chosen_attention, layers)
         settings = given(options)
         if option:
             settings["options"] = parse_options(option)

@@ -29,7 +29,13 @@ Workers = Annotated[
 @data_app.callback(invoke_without_command=True)
 def show(context: typer.Context, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Which data sets are here, where they lie, and how to get the others."""
-    if context.invoked_subcommand is not None:
+    if (command := context.invoked_subcommand) is not None:
+        for option, is_given in (("--data-dir", data_dir is not None), ("--json", as_json)):
+            if is_given:
+                raise UsageError(
+                    f"{option} stands before {command!r}; expected it after the whole command, if "
+                    f"it has this option: primal data {command} --help"
+                )
         return
     from ..tasks import data_status
     from ..tasks.rl import rl_tasks

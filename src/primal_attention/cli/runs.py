@@ -83,9 +83,9 @@ def _finish(outcome: Outcome, as_json: bool) -> None:
     elif isinstance(outcome, RunResult):
         show_result(outcome, command_for(config, seeds="0-4"))
     else:
-        rival = ["softmax" if "primal" in config.attention else "primal"] * len(config.attention)
+        rival = ("softmax" if "primal" in config.attention else "primal",) * len(config.attention)
         seeds = ",".join(map(str, outcome.results))
-        show_seeds(outcome, command_for(config, attention=",".join(rival), seeds=seeds))
+        show_seeds(outcome, command_for(config, rival, seeds=seeds))
     if isinstance(outcome, SeedsResult) and outcome.failed:
         raise typer.Exit(FAILED)
 

@@ -37,11 +37,17 @@ def resolve(
     return config
 
 
-def command_for(config: RunConfig, **changes: str) -> str:
-    """The command that trains with these settings, with some options changed or added."""
+def command_for(
+    config: RunConfig, attention: tuple[str, ...] | None = None, /, **changes: str
+) -> str:
+    """The command that trains with these settings, with another attention or with some options
+    changed or added."""
     plain = resolve(config.task, config.attention, config.recipe)
-    same = len(set(config.attention)) == 1 and len(config.attention) == 2
-    options = {"attention": config.attention[0] if same else ",".join(config.attention)}
+    names = config.attention if attention is None else attention
+    same = len(set(names)) == 1
+    options = {"attention": names[0] if same else ",".join(names)}
+    if same and len(names) != 2:  # two is what one name stands for
+        options["layers"] = str(len(names))
     if config.recipe != "default":
         options["recipe"] = config.recipe
     for field in dataclasses.fields(RunConfig):
@@ -50,7 +56,7 @@ def command_for(config: RunConfig, **changes: str) -> str:
         if not shown_apart and value != getattr(plain, field.name):
             options[field.name] = "none" if value is None else str(value)
     words = ["primal", "train", config.task]
-    for text in show_options(config.options):
+    for text in show_options({n: own for n, own in config.options.items() if n in names}):
         words += ["--option", text]
     for name, text in (options | changes).items():
         words += [f"--{name.replace('_', '-')}", text]

@@ -140,7 +140,8 @@ def _base(
 
     place: dict[str, Any] = {} if data_dir is None else {"data_dir": str(data_dir.absolute())}
     try:
-        names = parse_attention(attention or usual_attention(task), layers)
+        chosen_attention = usual_attention(task) if attention is None else attention
+        names = parse_attention(chosen_attention, layers)
     except ValueError as error:
         raise UsageError(str(error)) from error
     if not task.startswith("rl/"):

@@ -22,6 +22,7 @@ from .positions import LearnedPositions, SinusoidalPositions
 
 PositionKind = Literal["learned", "sinusoidal", "none"]
 HeadKind = Literal["mean", "flatten", "mlp"]
+RANK = 20  # of primal layers whose options do not say
 
 
 class SequenceClassifier(nn.Module):
@@ -30,8 +31,9 @@ class SequenceClassifier(nn.Module):
     Give `channels` for time series (B, N, channels) or `vocabulary` for tokens (B, N). `attention`
     names the attention of every layer, first layer first: PrimalFormer is all "primal",
     Primal.+Trans. is "softmax" with "primal" last. `attention_options` are those of each NAME, e.g.
-    `{"primal": {"rank": 40}}`; `dropout` goes to the attentions too, unless their options say
-    otherwise, and an attention with anchors gets no more than `max_length` of them.
+    `{"primal": {"rank": 40}}`; the rank is 20 where they do not say. `dropout` goes to the
+    attentions too, unless their options say otherwise, and an attention with anchors gets no more
+    than `max_length` of them.
 
     A sequence gives the same logits alone and padded in a batch, wherever the padding stands: only
     its valid positions are seen, in their order. `head="mean"` averages over them; `"mlp"` has two
@@ -83,8 +85,11 @@ class SequenceClassifier(nn.Module):
         self.positions = table
         self.dropout = Dropout(dropout)
         act = nn.GELU() if activation == "gelu" else nn.ReLU()
+        given = dict(attention_options or {})
+        if "primal" in attention:
+            given["primal"] = {"rank": RANK} | dict(given.get("primal", {}))
         settings = attention_settings(
-            attention, attention_options, dropout=dropout, max_length=max_length, **place
+            attention, given, dropout=dropout, max_length=max_length, **place
         )
         layers = [
             EncoderLayer(

@@ -23,7 +23,7 @@ class SeriesReader:
                 f"{settings.mixup}; expected for time series 'random' or 'bucket', 'none' and 0"
             )
         longest = int(train.lengths.max())
-        most = longest if settings.max_length is None else min(longest, settings.max_length)
+        most = longest if settings.max_length is None else settings.max_length
         shape = {"classes": len(train.classes), "channels": train.channels, "max_length": most}
         return cls(Normaliser.fit(train) if settings.normalise == "channel" else None, shape)
 

@@ -86,9 +86,16 @@ class Normaliser:
         rows = np.concatenate(train.series)  # (total, channels)
         valid = ~np.isnan(rows)
         count = np.maximum(valid.sum(0), 1)  # a channel without any value keeps mean 0
-        mean = np.where(valid, rows, 0.0).sum(0) / count
-        centred = np.where(valid, rows - mean, 0.0)
-        deviation = np.sqrt(np.square(centred).sum(0) / count)
+        with np.errstate(over="ignore", invalid="ignore"):  # told below, with the channel
+            mean = np.where(valid, rows, 0.0).sum(0) / count
+            centred = np.where(valid, rows - mean, 0.0)
+            deviation = np.sqrt(np.square(centred).sum(0) / count)
+        for channel in np.flatnonzero(~np.isfinite(deviation)):
+            greatest = np.nanmax(np.abs(rows[:, channel]))
+            raise ValueError(
+                f"channel {channel} of {train.name} has values up to {greatest:.3g} in magnitude; "
+                "expected values whose squares are finite"
+            )
         # exactly constant: rounding in the mean would leave a tiny deviation to divide by
         lowest = np.where(valid, rows, np.inf).min(0)
         highest = np.where(valid, rows, -np.inf).max(0)

@@ -1,7 +1,8 @@
 """Checkpoints: the state of a run in a folder of safetensors and JSON, whole or not there.
 
 `checkpoints/step-00000123/` holds weights.safetensors, optimizer.safetensors (tensors named
-`<parameter>/<key>`) and state.json, which also has the size and checksum of the other two.
+`<parameter>/<key>`), perhaps best.safetensors, and state.json, which also has the size and checksum
+of the others.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,14 @@ KEEP = 2
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint holds; `state` is any JSON value."""
+    """What a checkpoint holds; `state` is any JSON value. `best` are the weights of the best epoch
+    so far, if they are kept."""
 
     weights: dict[str, Tensor]
     optimizer: dict[str, Tensor]
     scalars: dict[str, Any]  # what the optimiser has beside tensors
     state: dict[str, Any]
+    best: dict[str, Tensor] = field(default_factory=dict)
 
 
 def save(folder: Path, step: int, checkpoint: Checkpoint) -> None:
@@ -50,6 +53,8 @@ def save(folder: Path, step: int, checkpoint: Checkpoint) -> None:
                 "weights.safetensors": _write_tensors(beside, "weights", checkpoint.weights),
                 "optimizer.safetensors": _write_tensors(beside, "optimizer", checkpoint.optimizer),
             }
+            if checkpoint.best:
+                files["best.safetensors"] = _write_tensors(beside, "best", checkpoint.best)
             state = {"state": checkpoint.state, "optimizer": checkpoint.scalars, "files": files}
             write_bytes(beside / "state.json", json.dumps(state, allow_nan=False).encode())
             sync_folder(beside)
@@ -104,6 +109,7 @@ def _load(path: Path) -> Checkpoint:
         optimizer=tensors["optimizer.safetensors"],
         scalars=content["optimizer"],
         state=content["state"],
+        best=tensors.get("best.safetensors", {}),
     )
 
 

@@ -14,6 +14,7 @@ from ..names import check_choice, near, unknown
 
 # Options of an attention that the model decides.
 OPTIONS_OF_THE_MODEL = {"causal", "batch_first", "device", "dtype", "dropout"}
+UNKNOWN_LENGTH = 2**14  # of sequences, while only options are checked
 # Fields that say where and how fast a run computes, not what: a resumed run may differ in them.
 PLACE_FIELDS = ("data_dir", "devices", "nodes", "accelerator", "checkpoint_seconds")
 
@@ -97,6 +98,7 @@ class RunConfig:
         if self.recipe not in recipes:
             raise ValueError(unknown(f"recipe of task {self.task!r}:", self.recipe, recipes))
         self.check_settings()
+        self._check_attention_builds()
 
     def check_settings(self) -> None:
         """The part of `validate` that does not depend on the task."""
@@ -139,6 +141,29 @@ class RunConfig:
                 if option not in known:
                     what = f"option of attention {name!r}:"
                     raise ValueError(unknown(what, option, sorted(known)))
+
+    def _check_attention_builds(self) -> None:
+        """Make every attention once, without memory, so that a wrong option is told before a run
+        has a folder."""
+        import torch
+
+        from ..attention import make_attention
+        from ..models.options import attention_settings
+
+        settings = attention_settings(
+            self.attention,
+            self.attention_options(),
+            dropout=self.dropout,
+            max_length=self.max_length or UNKNOWN_LENGTH,
+        )
+        for name, options in dict(zip(self.attention, settings, strict=True)).items():
+            try:
+                with torch.random.fork_rng(devices=[]), torch.device("meta"):
+                    make_attention(name, self.width, self.heads, **options)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"attention {name!r} cannot be made: {error}") from error
+            except RuntimeError:  # a constructor that computes, which only a real device can
+                continue
 
     def resolved(self) -> RunConfig:
         """With the data folder that the environment says, if any, as a full path."""

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGINT, SIGTERM, default_int_handler, getsignal, signal
 from threading import current_thread, main_thread
-from typing import Any
 
 from lightning_fabric import Fabric
 from safetensors import SafetensorError
+from torch import Tensor
 
 from ..tasks import get_task
 from .checkpoint import (
@@ -70,8 +70,7 @@ class Session:
         self.metrics = MetricsFile(path / "metrics.jsonl", keep) if self.writes else None
         self.audience = Audience(observer if self.writes else None, self._ask_to_stop)
         self.saved_at = time.monotonic()
-        best = self.loop.progress.best
-        self.saved_best = None if best is None else best.epoch
+        self.saved_best: int | None = None  # the epoch whose weights this process has written
 
     def run(self) -> RunResult:
         """Train to the end, or until asked to stop: then a KeyboardInterrupt after a checkpoint."""
@@ -145,7 +144,8 @@ class Session:
             load_optimizer_state(model, optimizer, checkpoint.optimizer, checkpoint.scalars)
             loop.continue_from(Progress.from_dict(checkpoint.state["progress"]))
             if loop.progress.best is not None:
-                loop.best_weights = self._read_best()
+                best = checkpoint.best or self._read_best(loop.progress.best.epoch)
+                loop.best_weights = {n: t.to(self.fabric.device) for n, t in best.items()}
         return loop
 
     def _start(self) -> RunStart:
@@ -161,15 +161,16 @@ class Session:
     # -- save ------------------------------------------------------------------------------------
 
     def _save(self) -> None:
-        """Write the best weights, then a checkpoint that relies on them.
+        """Write the best weights, for those who look into the folder, then a checkpoint.
 
-        A crash between the two leaves weights of a later epoch than the checkpoint knows; the
-        resumed run comes by that epoch again and writes the same.
+        A crash between the two leaves weights of a later epoch than the checkpoint knows. So it
+        holds its own: where numbers are not the same to the last bit, as on another device, the
+        resumed run need not find that epoch to be the best again.
         """
         if self.metrics is None:
             return
         progress = self.loop.progress
-        if progress.best is not None and progress.best.epoch != self.saved_best:
+        if self.loop.best_weights and progress.best and progress.best.epoch != self.saved_best:
             self._write_best()
         tensors, scalars = optimizer_state(self.bare_model, self.bare_optimizer)
         state = {
@@ -180,7 +181,8 @@ class Session:
         weights = dict(self.bare_model.state_dict())
         if self.loop.average is not None:
             weights |= {AVERAGE + name: t for name, t in self.loop.average.weights.items()}
-        save(self.checkpoint_folder, progress.step, Checkpoint(weights, tensors, scalars, state))
+        checkpoint = Checkpoint(weights, tensors, scalars, state, best=self.loop.best_weights)
+        save(self.checkpoint_folder, progress.step, checkpoint)
         self.saved_at = time.monotonic()
 
     def _write_best(self) -> None:
@@ -194,13 +196,19 @@ class Session:
             write_json(self.path / "best.json", facts)
         self.saved_best = best.epoch
 
-    def _read_best(self) -> dict[str, Any]:
+    def _read_best(self, epoch: int) -> dict[str, Tensor]:
+        """The weights of the best epoch, for a checkpoint of an earlier version without them.
+
+        None if they are of a later epoch: the run comes by it again, and if it is not the best
+        again, `_result` refuses.
+        """
         path = self.path / "best.safetensors"
+        if read_json(self.path / "best.json")["epoch"] != epoch:
+            return {}
         try:
-            tensors = tensors_from_bytes(path.read_bytes())
+            return tensors_from_bytes(path.read_bytes())
         except (OSError, SafetensorError) as error:
             raise RunError(f"cannot read {path}: {error}") from error
-        return {name: tensor.to(self.fabric.device) for name, tensor in tensors.items()}
 
     # -- end -------------------------------------------------------------------------------------
 
@@ -210,6 +218,11 @@ class Session:
         best = loop.progress.best
         if best is None:
             raise RuntimeError("a run of at least one epoch has a best one")
+        if not loop.best_weights:
+            raise RunError(
+                f"{self.path} has lost the weights of its best epoch, {best.epoch}; delete "
+                f"{self.checkpoint_folder} to train from the beginning"
+            )
         loop.model.load_state_dict(loop.best_weights)
         test = data.read_test()
         reported = data.selection if test is None else test

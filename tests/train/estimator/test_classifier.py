@@ -148,6 +148,12 @@ def test_a_case_is_predicted_alike_in_any_company(fitted):
     np.testing.assert_allclose(together.sum(1), 1.0)
 
 
+def test_nested_lists_are_arrays(fitted):
+    X, _ = ragged(6)
+    found = fitted.predict_proba([x.tolist() for x in X])
+    np.testing.assert_array_equal(found, fitted.predict_proba(X))
+
+
 def test_longer_series_are_cut(fitted):
     X, _ = waves(6, length=20)
     np.testing.assert_array_equal(fitted.predict_proba(X), fitted.predict_proba(X[:, :, :12]))
@@ -171,6 +177,8 @@ def test_missing_values_take_the_mean_of_their_channel():
     [
         np.array(["no", "yes"]),
         np.array(["no", "yes"], dtype=object),
+        np.array([3, 7], dtype=object),
+        np.array([0.5, 1.5], dtype=object),
         np.array([-1, 1]),
         np.array([3, 250], dtype=np.uint8),
         np.array([1.0, 2.0]),
@@ -213,11 +221,30 @@ def spoiled(place, value):
         (np.full((4, 2, 3), "x", dtype=object), "case 0 of X has a value that is no number"),
         (np.zeros((0, 2, 3)), "X has 0 cases"),
         (np.zeros((4, 2, 3, 1)), "dim 4"),
+        (
+            [np.zeros(n) for n in (3, 3, 5, 3)],
+            r"case 2 of X has shape \(5,\) and case 0 \(3,\); .*\(channels, timepoints\)",
+        ),
+        ([[[1, 2], [3]]] * 4, r"case 0 of X has channels of unequal length; .*\(channels, time"),
     ],
 )
 def test_wrong_series(X, message):
     with pytest.raises(ValueError, match=message):
         small(normalise="none").fit(X, [0, 1, 0, 1])
+
+
+def test_nested_frames_are_refused():
+    pandas = pytest.importorskip("pandas")
+    X, y = waves(4)
+    cells = {f"channel {c}": [pandas.Series(x[c]) for x in X] for c in range(2)}
+    message = r"case 0 of X has a series of shape \(12,\) in column 0; .*\(channels, timepoints\)"
+    with pytest.raises(ValueError, match=message):
+        small().fit(pandas.DataFrame(cells), y)
+
+
+def test_no_cases_are_refused(fitted):
+    with pytest.raises(ValueError, match="X has 0 cases; expected at least one"):
+        fitted.predict([])
 
 
 @pytest.mark.parametrize(
@@ -226,7 +253,10 @@ def test_wrong_series(X, message):
         (None, "requires y to be passed"),
         ([1, 1, 1, 1], "y has 1 class, .*1.*; expected at least 2 classes"),
         ([0, 1], "inconsistent numbers of samples"),
-        ([0.5, 1.5, 0.25, 1.0], "continuous"),
+        ([0.0, 1.5, 0.25, 1.0], r"y has the number 1.5; expected classes: whole numbers"),
+        ([0.0, np.nan, 0.0, 1.0], "label 1 of y is nan; expected a class"),
+        (np.array([0, 1, None, 1], dtype=object), "label 2 of y is None; expected a class"),
+        (np.array([0, np.nan, 0, 1], dtype=object), "label 1 of y is nan; expected a class"),
         (np.array(["a", 1, "a", 1], dtype=object), "y has labels that cannot be sorted"),
     ],
 )

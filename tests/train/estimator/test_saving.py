@@ -1,5 +1,6 @@
 """A classifier in a folder: the same afterwards, and clear words about a wrong folder."""
 
+import copy
 import json
 import shutil
 
@@ -47,6 +48,30 @@ def test_loaded_it_can_be_fitted_saved_and_loaded_again(folder):
     assert [p.name for p in folder.parent.iterdir()] == ["saved"]
 
 
+@pytest.mark.parametrize(
+    "changes", [{"attention": "softmax"}, {"width": 16}, {"rank": 2, "layers": 3}, {"rank": -1}]
+)
+def test_what_was_fitted_is_saved_whatever_was_set_since(classifier, changes, tmp_path):
+    changed = copy.deepcopy(classifier).set_params(**changes)
+    changed.save(tmp_path / "saved")
+    again = PrimalFormerClassifier.load(tmp_path / "saved")
+    np.testing.assert_array_equal(again.predict_proba(X), classifier.predict_proba(X))
+    assert again.get_params() == changed.get_params()
+    again.save(tmp_path / "again")
+    once_more = PrimalFormerClassifier.load(tmp_path / "again")
+    np.testing.assert_array_equal(once_more.predict_proba(X), classifier.predict_proba(X))
+
+
+def test_a_folder_of_an_earlier_version(classifier, folder):
+    """It has the parameters alone."""
+    path = folder / "config.json"
+    content = json.loads(path.read_text())
+    del content["run"]
+    path.write_text(json.dumps(content))
+    again = PrimalFormerClassifier.load(folder)
+    np.testing.assert_array_equal(again.predict_proba(X), classifier.predict_proba(X))
+
+
 def test_the_names_of_columns_are_kept(tmp_path):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(RNG.standard_normal((6, 4)), columns=list("wxyz"))
@@ -75,6 +100,14 @@ def test_a_folder_of_somebody_else_is_not_touched(classifier, tmp_path):
     assert (tmp_path / "precious").read_text() == "x"
 
 
+def test_other_files_beside_a_saved_one_are_not_lost(classifier, folder):
+    (folder / "notes.txt").write_text("x")
+    with pytest.raises(RunError, match="is no saved classifier; expected a new folder"):
+        classifier.save(folder)
+    assert (folder / "notes.txt").read_text() == "x"
+    assert len(list(folder.iterdir())) == 3
+
+
 def test_a_failure_leaves_the_one_before(classifier, folder, monkeypatch):
     before = {p.name: p.read_bytes() for p in folder.iterdir()}
 
@@ -93,6 +126,16 @@ def test_classes_that_json_cannot_hold(tmp_path):
     classifier = PrimalFormerClassifier(**SMALL).fit(X, Y)
     classifier.classes_ = np.unique(days)
     with pytest.raises(RunError, match="the classes are of type date; expected text, numbers"):
+        classifier.save(tmp_path / "saved")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("unit", ["ns", "D"])
+def test_times_are_no_classes_to_save(unit, tmp_path):
+    days = np.array(["2020-01-01", "2020-01-02"] * 3, dtype=f"datetime64[{unit}]")
+    classifier = PrimalFormerClassifier(**SMALL).fit(X, Y)
+    classifier.classes_ = np.unique(days)
+    with pytest.raises(RunError, match=rf"the classes are of type datetime64\[{unit}\]; expected"):
         classifier.save(tmp_path / "saved")
     assert list(tmp_path.iterdir()) == []
 

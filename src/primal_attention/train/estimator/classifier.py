@@ -44,7 +44,8 @@ class PrimalFormerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     X is aeon's array (cases, channels, timepoints), a list of arrays (channels, timepoints_i) for
     series of unequal length, or scikit-learn's table (cases, timepoints) of univariate series. NaN
     is a missing value: it takes the mean of its channel, or 0 with normalise="none". Infinite
-    values are refused. Labels are of any type that can be sorted.
+    values are refused. Labels are of any type that can be sorted; an array of floats must hold
+    whole numbers, since others are taken for a regression.
 
     Series that are longer than the longest in `fit` are cut to its length in `predict`. Predicted
     is in float64, except on "mps", so that the cases of a batch do not influence each other.
@@ -146,6 +147,7 @@ class PrimalFormerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             patience=self.patience if self.early_stopping else None,
             verbose=bool(self.verbose),
         )
+        self._config = config
         self.classes_, self.model_, self.normaliser_ = classes, fitted.model, fitted.normaliser
         self.history_, self.n_iter_ = fitted.history, len(fitted.history)
         return self
@@ -168,7 +170,8 @@ class PrimalFormerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a fitted classifier as a folder of JSON and safetensors.
 
-        A classifier that was saved there before is replaced. A RandomState is saved as None.
+        A classifier that was saved there before is replaced, unless there are other files with it.
+        A RandomState is saved as None.
         """
         check_is_fitted(self)
         saving.save(self, path)

@@ -14,12 +14,51 @@ from ...tasks.series import Floats, Integers, SeriesSet
 
 
 def is_collection(X: Any) -> bool:
-    """Whether X holds a 2-D array for each case, so that it is not a table (cases, timepoints)."""
+    """Whether X holds a 2-D array for each case, so that it is not a table (cases, timepoints).
+
+    What is neither raises here if the words of numpy about it would not help.
+    """
     if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1:
         X = X.tolist()
     if isinstance(X, list | tuple):
-        return len(X) > 0 and getattr(X[0], "ndim", None) == 2
+        if len(X) == 0:
+            raise ValueError("X has 0 cases; expected at least one")
+        if _dimensions(X[0]) == 2:
+            return True
+        _check_rows(X)
+        return False
+    if hasattr(X, "iloc"):
+        _check_cells(X)
     return getattr(X, "ndim", None) == 3
+
+
+def _dimensions(case: Any) -> int:
+    """Of an array, or of nested lists, which may be of unequal length."""
+    if hasattr(case, "ndim"):
+        return int(case.ndim)
+    if isinstance(case, list | tuple):
+        return 1 + (_dimensions(case[0]) if case else 0)
+    return 0
+
+
+def _check_rows(X: Sequence[Any]) -> None:
+    """The cases of a list that is a table must be rows of one length."""
+    for i, case in enumerate(X):
+        if _dimensions(case) == _dimensions(X[0]) == 1 and len(case) != len(X[0]):
+            raise ValueError(
+                f"case {i} of X has shape ({len(case)},) and case 0 ({len(X[0])},); expected rows "
+                "of one length, or for unequal lengths arrays (channels, timepoints)"
+            )
+
+
+def _check_cells(X: Any) -> None:
+    """The cells of a data frame must be numbers, not series, as the nested ones of sktime."""
+    for column in range(X.shape[1] if X.ndim == 2 and len(X) else 0):
+        if (shape := np.shape(X.iloc[0, column])) != ():
+            raise ValueError(
+                f"case 0 of X has a series of shape {shape} in column {column}; expected an array "
+                "(channels, timepoints) for each case, or a table of numbers"
+            )
 
 
 def read_collection(X: Any) -> list[Floats]:
@@ -38,7 +77,12 @@ def read_collection(X: Any) -> list[Floats]:
 
 
 def _read_case(i: int, case: Any) -> Floats:
-    values = np.asarray(case)
+    try:
+        values = np.asarray(case)
+    except ValueError:  # nested lists
+        raise ValueError(
+            f"case {i} of X has channels of unequal length; expected (channels, timepoints)"
+        ) from None
     if values.ndim != 2 or values.size == 0:
         raise ValueError(
             f"case {i} of X has shape {values.shape}; expected (channels, timepoints), at least "
@@ -64,7 +108,7 @@ def read_labels(y: Any, X: Any, name: str) -> tuple[npt.NDArray[Any], Integers]:
     y = column_or_1d(y, warn=True)
     check_consistent_length(X, y)
     try:
-        check_classification_targets(y)
+        _check_kind(y)
         classes, indices = np.unique(y, return_inverse=True)
     except TypeError as error:
         raise ValueError(
@@ -73,6 +117,24 @@ def read_labels(y: Any, X: Any, name: str) -> tuple[npt.NDArray[Any], Integers]:
     if len(classes) < 2:
         raise ValueError(f"y has 1 class, {classes[0]!r}; expected at least 2 classes")
     return classes, indices.astype(np.int64)
+
+
+def _check_kind(y: npt.NDArray[Any]) -> None:
+    """Labels must be classes: no missing values and, in an array of floats, no fractions."""
+    if y.dtype.kind in "fO":
+        for i, label in enumerate(y):
+            if label is None or (isinstance(label, float | np.floating) and np.isnan(label)):
+                raise ValueError(f"label {i} of y is {label}; expected a class for each case")
+    if y.dtype == object:  # scikit-learn refuses all but text there
+        return
+    if y.dtype.kind == "f" and np.isfinite(y).all() and (y != np.floor(y)).any():
+        value = y[y != np.floor(y)][0]
+        # these first words are scikit-learn's
+        raise ValueError(
+            f"Unknown label type: continuous, since y has the number {value}; expected classes: "
+            "whole numbers, text, or any values in an array of type object"
+        )
+    check_classification_targets(y)
 
 
 def series_set(

@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from ...models.build import build_model
 from ...tasks.series import Normaliser
 from ..checkpoint import tensors_from_bytes, tensors_to_bytes
+from ..config import RunConfig
 from ..errors import RunError
 from ..files import explained, read_json, sync_folder, temporary, write_bytes, write_json
 from .settings import plain, run_config
@@ -69,7 +70,10 @@ def load(
 
 
 def _is_ours_or_empty(path: Path) -> bool:
-    if not any(path.iterdir()):
+    names = {file.name for file in path.iterdir()}
+    if not names <= {CONFIG, WEIGHTS}:  # what else is there would be lost
+        return False
+    if not names:
         return True
     try:
         content = read_json(path / CONFIG)
@@ -88,6 +92,8 @@ def _content(classifier: PrimalFormerClassifier) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "parameters": parameters,
+        # what it was fitted with: the parameters may have been set anew since
+        "run": classifier._config.to_dict(),
         "classes": _classes_to_json(classifier.classes_),
         "channels": classifier.model_.channels,
         "max_length": classifier.model_.max_length,
@@ -106,9 +112,13 @@ def _restore(
     if isinstance(parameters["attention"], list):
         parameters["attention"] = tuple(parameters["attention"])
     classifier = kind(**parameters)
+    # a folder of an earlier version has the parameters alone
+    run = content.get("run")
+    config = run_config(parameters) if run is None else RunConfig.from_dict(run)
+    classifier._config = config
     classifier.classes_ = _classes_from_json(content["classes"])
     model = build_model(
-        run_config(parameters),
+        config,
         classes=len(classifier.classes_),
         channels=content["channels"],
         max_length=content["max_length"],
@@ -126,14 +136,16 @@ def _restore(
 
 
 def _classes_to_json(classes: npt.NDArray[Any]) -> dict[str, Any]:
-    values = classes.tolist()
-    if not all(type(value) in (str, int, float, bool) for value in values):
+    values, kind = classes.tolist(), classes.dtype.kind
+    wrong = [type(v).__name__ for v in values if type(v) not in (str, int, float, bool)]
+    if kind not in "biufUO":  # tolist() turns a time into an integer
+        wrong = [str(classes.dtype)]
+    if wrong:
         raise RunError(
-            f"the classes are of type {type(values[0]).__name__}; expected text, numbers or "
-            "booleans, which JSON can hold"
+            f"the classes are of type {wrong[0]}; expected text, numbers or booleans, which JSON "
+            "can hold"
         )
-    kind = classes.dtype.kind
-    return {"dtype": classes.dtype.str if kind in "biufU" else "object", "values": values}
+    return {"dtype": "object" if kind == "O" else classes.dtype.str, "values": values}
 
 
 def _classes_from_json(stored: dict[str, Any]) -> npt.NDArray[Any]:
