@@ -68,8 +68,8 @@ def test_waves_are_learned():
 
 @pytest.mark.parametrize("attention", ["softmax", ("softmax", "primal")])
 def test_other_attentions_are_learned(attention):
-    classifier = small(epochs=30, attention=attention).fit(*waves())
-    assert classifier.score(*waves(seed=1)) > 0.9
+    classifier = small(epochs=30, lr=0.003, attention=attention).fit(*waves(96))
+    assert classifier.score(*waves(96, seed=1)) > 0.9
 
 
 def test_a_part_of_japanese_vowels_is_learned():
