@@ -1,7 +1,7 @@
 """Softmax attention by torch's kernels; with dropout on a CPU, by pieces that stay in the cache.
 
 torch's fused kernel for CPUs knows no dropout. With dropout in training, torch forms the N x N
-matrices of all heads, several times, and draws a 64-bit random number for each entry: that took
+matrices of all heads, several times, and draws the entries' random numbers one by one: that took
 two to three times as long as what is here, and as many floats to remember as here there are bytes.
 """
 
