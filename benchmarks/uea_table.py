@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from primal_attention.cli.settings import command_for
+from primal_attention.runs.statistics import mean_interval
 from primal_attention.train.config import RunConfig
-from primal_attention.train.seeds import mean_interval
 
 # Table 1 of the paper: Transformer, PrimalFormer, Primal.+Trans.
 PAPER = {

@@ -27,7 +27,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from primal_attention.ksvd.estimator import KernelSVD
+from primal_attention.theory.estimator import KernelSVD
 
 FEATURES = 6  # in all; KernelSVD has half of them from either side
 

@@ -5,10 +5,10 @@ Names are imported when they are first used, so that the command can answer `--h
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import distributed as distributed
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         make_attention,
     )
     from .convert import convert_, load, plan, revert_, save
-    from .ksvd import (
+    from .theory import (
         KSVD,
         DenseKernel,
         KernelFactors,
@@ -47,11 +47,10 @@ if TYPE_CHECKING:
         ksvd,
         ksvd_residuals,
     )
-    from .ksvd.estimator import KernelSVD as KernelSVD
-    from .ksvd.loss import ksvd_loss
+    from .theory.estimator import KernelSVD as KernelSVD
+    from .theory.loss import ksvd_loss
     from .train.estimator import PrimalFormerClassifier as PrimalFormerClassifier
 
-__version__ = "0.1.0"
 
 __all__ = [
     "KSVD",
@@ -93,13 +92,13 @@ __all__ = [
     "spectrum",
 ]
 
-# where a name lives, if not in the rooms `attention` and `ksvd`
+# where a name lives, if not in the rooms `attention` and `theory`
 _HOMES = {
     "spectrum": ".analysis.spectra",
     "ksvd_diagnostics": ".analysis.diagnostics",
-    "KernelSVD": ".ksvd.estimator",  # needs an extra, so `import *` leaves it out
+    "KernelSVD": ".theory.estimator",  # needs an extra, so `import *` leaves it out
     **dict.fromkeys(("plan", "convert_", "revert_", "save", "load"), ".convert"),
-    "ksvd_loss": ".ksvd.loss",
+    "ksvd_loss": ".theory.loss",
     "PrimalFormerClassifier": ".train.estimator",  # likewise
 }
 
@@ -112,7 +111,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f".{name}", __name__)
     if name not in __all__ and name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    homes = (_HOMES[name],) if name in _HOMES else (".attention", ".ksvd")
+    homes = (_HOMES[name],) if name in _HOMES else (".attention", ".theory")
     for home in homes:
         module = import_module(home, __name__)
         if hasattr(module, name):
@@ -123,14 +122,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *_HOMES, *_ROOMS})
-
-
-class _Package(ModuleType):
-    """The room `ksvd`, when it is imported, must not hide the function of the same name."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name == "ksvd" and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

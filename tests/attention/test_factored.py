@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from primal_attention import make_attention
 from primal_attention.attention.factored import inner_products, inverse, weighted_sums
-from primal_attention.ksvd.factors import DenseKernel, KernelFactors
+from primal_attention.theory.factors import DenseKernel, KernelFactors
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 LENGTH, WIDTH, HEADS, MAX_LENGTH = 11, 12, 3, 90

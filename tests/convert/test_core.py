@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from primal_attention.adapters.base import Projection, Source
 from primal_attention.convert import convert_
-from primal_attention.convert.adapters.base import Projection, Source
 from primal_attention.convert.core import build_core
 from primal_attention.convert.settings import Options
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from primal_attention.convert.masks import hidden_pairs, ignored_keys, union
+from primal_attention.adapters.masks import hidden_pairs, ignored_keys, union
 
 B, N = 2, 5
 FUTURE = torch.ones(N, N, dtype=torch.bool).triu(1)

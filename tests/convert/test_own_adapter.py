@@ -8,8 +8,8 @@ import torch
 from torch.testing import assert_close
 
 import primal_attention as pa
+from primal_attention.adapters import base
 from primal_attention.convert import convert_, plan, register_adapter, revert_
-from primal_attention.convert.adapters import base
 
 PAGE = Path(__file__).parents[2] / "docs" / "convert.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from primal_attention.adapters.base import Projection, Source
 from primal_attention.convert import convert_, plan
-from primal_attention.convert.adapters.base import Projection, Source
 from primal_attention.convert.cost import primal_flops, softmax_flops
 
 

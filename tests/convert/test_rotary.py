@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 import primal_attention as pa
-from primal_attention.convert.rotary import RotaryPrimalAttention
+from primal_attention.attention.primal.rotary import RotaryPrimalAttention
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 WIDTH, HEADS, P, RANK, N = 10, 2, 4, 3, 9

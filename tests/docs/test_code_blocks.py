@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from primal_attention import tasks
+from primal_attention.adapters import base as adapters
 from primal_attention.attention import registry
-from primal_attention.convert.adapters import base as adapters
 
 from . import pages
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from primal_attention.runs.statistics import mean_interval
 from primal_attention.train import NotFiniteError, RunError, resume, train_seeds
 from primal_attention.train import run as runs
-from primal_attention.train.seeds import mean_interval
 
 
 def test_mean_interval():

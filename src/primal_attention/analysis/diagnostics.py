@@ -10,10 +10,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from ..adapters.converted import Converted
 from ..attention import PrimalAttention
 from ..attention.inputs import Sequences
-from ..convert.converted import Converted
-from ..ksvd.objective import trace_term
+from ..theory.objective import trace_term
 from .capture import Found, find_attentions, run
 from .moments import Moments, primal_moments
 from .readers import Call, primal_call

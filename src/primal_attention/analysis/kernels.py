@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ..ksvd.precision import widen
+from ..theory.precision import widen
 
 Method = Literal["factored", "exact", "randomised"]
 

@@ -18,7 +18,7 @@ from ..attention.primal import plain
 from ..attention.primal.anchors import anchor_rows
 from ..attention.primal.compute import count_valid
 from ..attention.primal.running import running_mean
-from ..ksvd.features import Cosine
+from ..theory.features import Cosine
 
 if TYPE_CHECKING:
     from ..attention import PrimalAttention

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..adapters.base import class_path
+from ..adapters.converted import Converted
+from ..adapters.timm import CLASSES as TIMMCLASSES
 from ..attention import PrimalAttention, SoftmaxAttention
 from ..attention.base import Attention
 from ..attention.inputs import Sequences
 from ..attention.masks import padding_mask
 from ..attention.primal.dual import dense_kernel
-from ..convert.adapters.base import class_path
-from ..convert.adapters.timm import CLASSES as TIMMCLASSES
-from ..convert.converted import Converted
-from ..ksvd.factors import KernelFactors
+from ..theory.factors import KernelFactors
 from .kernels import HeadMatrix, MatrixHead, SoftmaxHead
 from .moments import primal_moments
 

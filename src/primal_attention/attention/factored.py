@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..ksvd.factors import DenseKernel, Kernel, KernelFactors
-from ..ksvd.precision import widen
+from ..theory.factors import DenseKernel, Kernel, KernelFactors
+from ..theory.precision import widen
 from .base import Streaming
 from .inputs import Sequences
 from .projected import MixingAttention, silence, silent_queries, sources

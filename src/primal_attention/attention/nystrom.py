@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..ksvd.precision import widen, without_autocast
+from ..theory.precision import widen, without_autocast
 from .base import check_positive
 from .compact import permute, valid_first
 from .landmarks import Landmarks

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..ksvd.precision import widen
+from ..theory.precision import widen
 from .base import check_positive
 from .factored import FactoredAttention, Factors, inner_products, inverse
 from .inputs import Sequences

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..ksvd.factors import DenseKernel, Kernel
+from ..theory.factors import DenseKernel, Kernel
 from .base import Attention
 from .inputs import Sequences
 from .masks import check_attention_mask

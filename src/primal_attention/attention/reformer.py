@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..ksvd.precision import widen
+from ..theory.precision import widen
 from .base import check_positive
 from .inputs import Sequences
 from .projected import MixingAttention, sources

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..ksvd.precision import widen, without_autocast
+from ..theory.precision import widen, without_autocast
 from .base import check_positive
 from .inputs import Sequences
 from .landmarks import Landmarks

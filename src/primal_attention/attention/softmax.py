@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..ksvd.factors import DenseKernel
+from ..theory.factors import DenseKernel
 from .base import Streaming
 from .dropped import softmax_attention
 from .inputs import Sequences

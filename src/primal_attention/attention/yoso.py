@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..ksvd.precision import widen, without_autocast
+from ..theory.precision import widen, without_autocast
 from .base import check_positive
 from .inputs import Sequences
 from .projected import MixingAttention

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ..attention import attention_info
+from ..runs.errors import RunError
+from ..runs.files import read_json
 from ..train.config import RunConfig
-from ..train.errors import RunError
-from ..train.files import read_json
 from .candidates import KINDS, parse_candidate
 from .results import Results
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..train.errors import RunError
-from ..train.files import explained
-from ..train.folder import create_folder
+from ..runs.errors import RunError
+from ..runs.files import explained
+from ..runs.folder import create_folder
 from .candidates import MATERIALISED, SOFTMAX, Candidate, default_candidates, parse_candidate
 from .plan import Plan, Watch
 from .results import FILE, Cell, Results, read_results

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..train.files import explained, write_bytes, write_json
+from ..runs.files import explained, write_bytes, write_json
 from .candidates import MATERIALISED, SOFTMAX
 from .results import Results, Status
 from .table import SKIPPED, short

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ..train.errors import RunError
-from ..train.files import explained, read_json, write_bytes, write_json
+from ..runs.errors import RunError
+from ..runs.files import explained, read_json, write_bytes, write_json
 from .growth import growth_exponent
 from .settings import Settings
 

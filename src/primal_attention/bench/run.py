@@ -9,11 +9,11 @@ from pathlib import Path
 
 import torch
 
-from ..train.errors import RunError
-from ..train.files import explained
-from ..train.folder import create_folder, locked
+from ..runs.errors import RunError
+from ..runs.files import explained
+from ..runs.folder import create_folder, locked
+from ..train.environment import environment
 from .candidates import FLOOR, MATERIALISED, SOFTMAX, Candidate, parse_candidate
-from .environment import environment
 from .growth import forecast
 from .measure import free_megabytes, interleaved, ratio
 from .memory import DoesNotFit, MemoryMeter, StepFailed, TooSlow, one_line

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..ksvd.ledger import Ledger
-from ..ksvd.loss import ksvd_loss
 from ..models import SequenceClassifier
 from ..tasks import get_task
 from ..tasks.lra.task import ArenaTask
+from ..theory.ledger import Ledger
+from ..theory.loss import ksvd_loss
 from ..train.optim import make_optimizer
 from .blocks import Floor
 from .candidates import SOFTMAX, Candidate, parse_candidate

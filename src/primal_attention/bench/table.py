@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..train.files import explained, write_bytes
+from ..runs.files import explained, write_bytes
 from .results import GROWING, Cell, Results
 
 FIELDS = {"seconds": 1e3, "over_floor": 1.0, "over_softmax": 1.0, "peak_mb": 1.0}

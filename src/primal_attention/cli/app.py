@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import __version__
+from ..version import __version__
 from .bench import EPILOG as BENCH_EPILOG
 from .bench import bench
 from .convert import EPILOG as CONVERT_EPILOG

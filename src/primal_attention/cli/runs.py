@@ -10,10 +10,10 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from ..runs.files import read_json
 from ..train import RunResult, SeedsResult, is_main_process, resume, train, train_seeds
 from ..train.config import RunConfig
 from ..train.events import Observer
-from ..train.files import read_json
 from . import FAILED, INTERRUPTED
 from .progress import watch
 from .settings import command_for

@@ -52,7 +52,7 @@ def spectrum(
 ) -> None:
     """Explained variance and effective rank of every attention, and KSVD diagnostics: figure 1."""
     from ..report.run_spectra import look_at
-    from ..train.files import explained, write_json
+    from ..runs.files import explained, write_json
 
     called = _names(models, names)
     if out is None and len(models) > 1:
@@ -79,8 +79,8 @@ def spectrum(
 def load_model(path: Path, inputs: int, text: Path | None) -> tuple[nn.Module, Sequence[Any]]:
     """The model in a folder, and the calls that show it `inputs` sequences."""
     from ..report.run_spectra import load_run
-    from ..train.errors import RunError
-    from ..train.files import read_json
+    from ..runs.errors import RunError
+    from ..runs.files import read_json
 
     seeds = sorted(path.glob("seed-*/config.json"))
     if seeds and not (path / "config.json").exists():  # of several seeds, the first
@@ -111,7 +111,7 @@ def _names(models: Sequence[Path], given: str | None) -> list[str]:
 
 def _hugging_face(path: Path, inputs: int, text: Path | None) -> tuple[nn.Module, Sequence[Any]]:
     from ..convert.pretrained import require_transformers
-    from ..train.errors import RunError
+    from ..runs.errors import RunError
 
     if text is None:
         raise RunError(f"{path} is a Hugging Face model; expected --text with one input a line")
@@ -130,7 +130,7 @@ def _open(path: Path) -> nn.Module:
     from ..convert.folder import CONFIG, RECORD
     from ..convert.pretrained import require_transformers
     from ..convert.record import FIELD
-    from ..train.files import read_json
+    from ..runs.files import read_json
 
     if (path / RECORD).exists():  # `save` or `primal convert` wrote it
         return load(path)

@@ -255,7 +255,7 @@ def describe(outcome: Outcome) -> str:
 
 def _finish(configs: Sequence[Config], space: Space, store: Store, as_json: bool) -> None:
     """Write results.csv and the map, and print them."""
-    from ..train.files import explained, write_bytes
+    from ..runs.files import explained, write_bytes
     from ..train.sweep import best, make_map, points_csv, summarise, varied
 
     names = varied(space) or list(space)

@@ -9,12 +9,12 @@
 A conversion changes the function of the model until it is trained or distilled.
 """
 
-from .adapters.base import Adapter, Projection, Source, projection, register_adapter
+from ..adapters.base import Adapter, Projection, Source, projection, register_adapter
+from ..adapters.converted import Call, Converted, converted_layers
+from ..adapters.masks import hidden_pairs, ignored_keys
 from .apply import convert_, revert_
-from .converted import Call, Converted, converted_layers
 from .distill import Distilled, distill_, init_ksvd_
 from .folder import load, save
-from .masks import hidden_pairs, ignored_keys
 from .optimizers import check_optimizer
 from .planning import Plan, plan
 from .pretrained import from_pretrained, pretrained_class

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from .converted import Conversion, Converted, converted_layers
+from ..adapters.converted import Conversion, Converted, converted_layers
 from .core import build_core
 from .optimizers import exchange
 from .planning import Plan, plan

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..adapters.base import Source
 from ..attention.primal import PrimalAttention
-from .adapters.base import Source
-from .rotary import RotaryPrimalAttention
+from ..attention.primal.rotary import RotaryPrimalAttention
 
 Core = PrimalAttention | RotaryPrimalAttention
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .adapters.base import Source
+from ..adapters.base import Source
 
 
 def softmax_flops(source: Source, length: int) -> int:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..adapters.converted import Converted, converted_layers
 from ..attention.primal import PrimalAttention
-from .converted import Converted, converted_layers
 from .sites import paths
 
 

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ..adapters.converted import Converted, converted_layers
 from ..names import check_choice
 from .apply import replacement, swap
-from .converted import Converted, converted_layers
 from .fingerprint import contents, split, structure, tensors
 from .optimizers import exchange
 from .record import layers_record, note

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
-from .converted import converted_layers
+from ..adapters.converted import converted_layers
 from .sites import paths
 
 _replaced: weakref.WeakValueDictionary[int, nn.Parameter] = weakref.WeakValueDictionary()

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from .adapters.base import class_path
-from .converted import Converted
+from ..adapters.base import class_path
+from ..adapters.converted import Converted
 from .core import build_core
 from .cost import primal_flops, softmax_flops
 from .settings import Options

@@ -17,8 +17,8 @@ from typing import Any
 
 from torch import nn
 
+from ..adapters.converted import converted_layers
 from .apply import replacement, swap
-from .converted import converted_layers
 from .folder import RECORD
 from .record import FIELD, note
 from .sites import find_sites

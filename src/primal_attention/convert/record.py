@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from .converted import converted_layers
+from ..adapters.converted import converted_layers
 from .sites import paths
 
 FIELD = "primal_attention"  # of a Hugging Face config, so that config.json tells of the conversion

@@ -6,10 +6,10 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from ..adapters.base import Source
 from ..attention.base import check_positive
 from ..attention.primal.options import check_options
 from ..names import check_choice, unknown
-from .adapters.base import Source
 
 DEFAULT_RANK = 32
 

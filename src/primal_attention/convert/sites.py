@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from .adapters.base import Adapter, Source, class_path, known_adapters
-from .converted import Converted
+from ..adapters.base import Adapter, Source, class_path, known_adapters
+from ..adapters.converted import Converted
 
 Layers = str | int | range | slice | re.Pattern[str] | Callable[[str, nn.Module], bool]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from ..ksvd.loss import ksvd_loss
+from ..theory.loss import ksvd_loss
 
 
 class KSVDLossMixin:

@@ -15,7 +15,7 @@ from ..bench import Results, match_accuracies, read_results
 from ..bench.candidates import FLOOR, SOFTMAX
 from ..bench.results import Growing
 from ..bench.table import short
-from ..train.errors import RunError
+from ..runs.errors import RunError
 from .style import FORMATS, INK, MUTED, PALETTE, new_figure, save, spread, style
 
 if TYPE_CHECKING:

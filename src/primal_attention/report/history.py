@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ..runs.errors import RunError
+from ..runs.files import read_json
+from ..runs.metrics import read_metrics
 from ..train.config import RunConfig
-from ..train.errors import RunError
-from ..train.files import read_json
-from ..train.metrics import read_metrics
 
 Curve = npt.NDArray[np.float64]  # (epochs,)
 

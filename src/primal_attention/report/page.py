@@ -15,8 +15,8 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 
-from .. import __version__
-from ..train.files import explained, write_bytes
+from ..runs.files import explained, write_bytes
+from ..version import __version__
 from .sections.base import Section
 from .sections.bench import bench
 from .sections.confusion import confusion

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..train.errors import RunError
-from ..train.files import explained, read_json
+from ..runs.errors import RunError
+from ..runs.files import explained, read_json
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

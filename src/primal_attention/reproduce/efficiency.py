@@ -9,7 +9,7 @@ from pathlib import Path
 from ..bench import Results, Watch, parse_candidates
 from ..bench.arena import ArenaPlan, read_arena, run_arena
 from ..bench.candidates import MATERIALISED
-from ..train.seeds import mean_interval
+from ..runs.statistics import mean_interval
 from .lines import NO_TIME, QUICK_REASON, Line
 from .paper_tables import Figure, table
 from .verdict import Estimate, judge

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..runs.statistics import mean_interval
 from ..tasks import get_task
-from ..train.seeds import mean_interval
 from ..train.sweep.configs import Config, key_of
 from ..train.sweep.store import Outcome
 from .cells import MODELS, Cell, cells_of

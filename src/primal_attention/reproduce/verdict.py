@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..train.seeds import mean_interval
+from ..runs.statistics import mean_interval
 from .paper_tables import Figure
 
 Verdict = Literal["reproduced", "better", "not reproduced", "not run"]

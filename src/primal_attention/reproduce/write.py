@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..train.files import explained, write_bytes
+from ..runs.files import explained, write_bytes
 from .lines import Line
 from .paper_tables import PaperTable
 

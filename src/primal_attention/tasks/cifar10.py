@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..files import write_bytes
+from ..runs.files import write_bytes
 from .base import DataError
 from .series import Integers
 

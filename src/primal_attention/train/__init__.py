@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from ..runs.errors import NotFiniteError, RunError
+from ..runs.metrics import read_metrics
 from .config import RunConfig
-from .errors import NotFiniteError, RunError
 from .events import Audience, EpochEvent, Observer, RunResult, RunStart, StepEvent
 from .launch import is_main_process, processes
-from .metrics import read_metrics
 from .run import begin, go_on, read_config, read_result
 from .seeds import SEEDS_FILE, SeedsResult, begin_seeds, check_seeds, go_on_seeds, read_seeds
 

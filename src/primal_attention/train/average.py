@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from ..ksvd.precision import widen
+from ..theory.precision import widen
 
 
 class Average:

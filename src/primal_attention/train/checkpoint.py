@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .files import explained, remove_temporary, sync_folder, temporary, write_bytes
+from ..runs.files import explained, remove_temporary, sync_folder, temporary, write_bytes
 
 KEEP = 2
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..runs.errors import RunError
 from ..tasks import get_task, stratified_split
 from ..tasks.base import Task
 from ..tasks.examples import Examples, Part, Reader
 from .config import RunConfig
-from .errors import RunError
 
 
 @dataclass

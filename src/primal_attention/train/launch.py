@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
+from ..runs.errors import RunError
 from .config import RunConfig
-from .errors import RunError
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import PrimalAttention
-from ..ksvd.objective import objective
+from ..theory.objective import objective
 
 CASES = 8  # that are looked at after an epoch
 QUANTILES = (0.1, 0.5, 0.9)

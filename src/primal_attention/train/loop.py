@@ -18,13 +18,13 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..ksvd.loss import ksvd_loss
+from ..runs.errors import NotFiniteError
 from ..tasks.buckets import bucket_batches
 from ..tasks.examples import Batch, Examples
+from ..theory.loss import ksvd_loss
 from .average import Average, in_use
 from .config import RunConfig
 from .diagnose import describe
-from .errors import NotFiniteError
 from .evaluate import TOKENS, evaluate, similar_lengths
 from .events import EpochEvent, StepEvent
 from .layers import CASES, LayerRecord, primal_layers

@@ -6,11 +6,12 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..runs.errors import NotFiniteError, RunError
+from ..runs.files import read_json
+from ..runs.folder import create_folder, folder_stem, locked, status_kept
 from .config import RunConfig
-from .errors import NotFiniteError, RunError
+from .environment import environment
 from .events import Observer, RunResult
-from .files import read_json
-from .folder import create_folder, environment, locked, status_kept, stem
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -31,7 +32,7 @@ def begin(
     run = None
     if fabric.is_global_zero:
         documents = {"config.json": config.to_dict(), "environment.json": environment()}
-        run = create_folder(root, name, stem(config), documents)
+        run = create_folder(root, name, folder_stem(config.task, config.attention), documents)
     return _work(fabric, config, data, run, observer)
 
 

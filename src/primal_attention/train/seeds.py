@@ -8,18 +8,18 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..runs.errors import NotFiniteError, RunError
+from ..runs.files import explained, read_json, write_json
+from ..runs.folder import create_folder, folder_stem, locked
+from ..runs.statistics import mean_interval
 from .config import RunConfig
-from .errors import NotFiniteError, RunError
 from .events import Observer, RunResult
-from .files import explained, read_json, write_json
-from .folder import create_folder, locked, stem
 from .run import begin, go_on
 
 if TYPE_CHECKING:
@@ -77,7 +77,12 @@ def begin_seeds(
     if fabric.is_global_zero:
         load_data(dataclasses.replace(config, seed=seeds[0]))  # without data there is no folder
         document = {"config": config.to_dict(), "seeds": list(seeds)}
-        folder = create_folder(root, name, f"{stem(config)}-seeds", {SEEDS_FILE: document})
+        folder = create_folder(
+            root,
+            name,
+            f"{folder_stem(config.task, config.attention)}-seeds",
+            {SEEDS_FILE: document},
+        )
     told: dict[str, Any] = fabric.broadcast({"folder": str(folder)})
     return go_on_seeds(fabric, Path(told["folder"]), observer=observer)
 
@@ -122,17 +127,3 @@ def _summarise(folder: Path, results: dict[int, RunResult], failed: dict[int, st
     mean, deviation, interval = mean_interval(accuracies)
     label = next(iter(results.values())).label
     return SeedsResult(folder, label, results, failed, mean, deviation, interval)
-
-
-def mean_interval(
-    values: Sequence[float],
-) -> tuple[float, float | None, tuple[float, float] | None]:
-    """Mean, sample standard deviation, and the 95 % interval of the mean by Student's t."""
-    mean = statistics.fmean(values)
-    if len(values) < 2:
-        return mean, None, None
-    from scipy.stats import t
-
-    deviation = statistics.stdev(values)
-    half = float(t.ppf(0.975, len(values) - 1)) * deviation / len(values) ** 0.5
-    return mean, deviation, (mean - half, mean + half)

@@ -15,6 +15,9 @@ from lightning_fabric import Fabric
 from safetensors import SafetensorError
 from torch import Tensor
 
+from ..runs.errors import RunError
+from ..runs.files import explained, read_json, write_bytes, write_json
+from ..runs.metrics import MetricsFile
 from ..tasks import get_task
 from .checkpoint import (
     Checkpoint,
@@ -28,12 +31,9 @@ from .checkpoint import (
 )
 from .config import RunConfig
 from .data import RunData
-from .errors import RunError
 from .evaluate import evaluate
 from .events import Audience, EpochEvent, Observer, RunResult, RunStart
-from .files import explained, read_json, write_bytes, write_json
 from .loop import Loop, Progress
-from .metrics import MetricsFile
 from .optim import make_optimizer
 from .order import seed_random
 

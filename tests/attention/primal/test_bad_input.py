@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from primal_attention import PrimalAttention, ksvd_loss
-from primal_attention.ksvd import PositiveRandomFeatures
+from primal_attention.theory import PositiveRandomFeatures
 
 KINDS = ["data-sample", "data-mean", "free", "tied", "free-causal", "tied-causal"]
 CAUSAL = KINDS[4:]

@@ -6,6 +6,7 @@ import json
 import pytest
 import torch
 
+from primal_attention.runs.errors import NotFiniteError, RunError
 from primal_attention.train import read_metrics
 from primal_attention.train.decision import (
     DecisionConfig,
@@ -16,7 +17,6 @@ from primal_attention.train.decision import (
     train_decision,
     train_decision_seeds,
 )
-from primal_attention.train.errors import NotFiniteError, RunError
 
 pytest.importorskip("gymnasium")
 pytest.importorskip("mujoco")

@@ -11,11 +11,11 @@ import time
 import pytest
 
 from primal_attention import tasks
+from primal_attention.runs.files import write_json
 from primal_attention.tasks import DataStatus
 from primal_attention.train import Observer, RunConfig, train
 from primal_attention.train.decision import DecisionConfig, DecisionResult, DecisionStart
 from primal_attention.train.events import StepEvent
-from primal_attention.train.files import write_json
 from primal_attention.train.sweep import (
     MedianRule,
     Store,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from ...ksvd.features import Cosine
-from ...ksvd.ledger import Entry
-from ...ksvd.objective import trace_term
-from ...ksvd.precision import autocast_dtype, widen, without_autocast
+from ...theory.features import Cosine
+from ...theory.ledger import Entry
+from ...theory.objective import trace_term
+from ...theory.precision import autocast_dtype, widen, without_autocast
 from ..inputs import Sequences
 from . import plain
 from .anchors import anchor_projections, anchor_rows, sharded_anchor_rows, spread_projections

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ...ksvd.factors import KernelFactors
-from ...ksvd.objective import Positions, check_positions
-from ...ksvd.precision import widen
-from ...ksvd.problem import KSVDProblem
+from ...theory.factors import KernelFactors
+from ...theory.objective import Positions, check_positions
+from ...theory.precision import widen
+from ...theory.problem import KSVDProblem
 from ..inputs import Sequences
 from . import plain
 from .anchors import anchor_rows

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ...ksvd.features import SMALLEST_NORM
+from ...theory.features import SMALLEST_NORM
 from .pieces import pieces
 
 

@@ -7,12 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ...ksvd.factors import KernelFactors
-from ...ksvd.features import FeatureMap, make_feature_map
-from ...ksvd.ledger import Ledger
-from ...ksvd.objective import Positions
-from ...ksvd.precision import widen
-from ...ksvd.problem import KSVDProblem
+from ...theory.factors import KernelFactors
+from ...theory.features import FeatureMap, make_feature_map
+from ...theory.ledger import Ledger
+from ...theory.objective import Positions
+from ...theory.precision import widen
+from ...theory.problem import KSVDProblem
 from ..base import Streaming
 from ..masks import check_attention_mask
 from ..registry import register

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...ksvd.features import SMALLEST_NORM, Cosine
+from ...theory.features import SMALLEST_NORM, Cosine
 from ..inputs import Sequences
 from .running import causal_scan
 from .stream import PrimalState

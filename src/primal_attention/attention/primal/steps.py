@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ...ksvd.features import SMALLEST_NORM
+from ...theory.features import SMALLEST_NORM
 from ..random_bits import draw_mask, is_eager_cpu, keep_scale
 from .pieces import Piece, Store, pieces
 from .products import add_outer, project, rows_of

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...bench import Results, read_results
+from ...runs.errors import RunError
+from ...runs.files import read_json
+from ...runs.statistics import mean_interval
 from ...train.config import RunConfig
-from ...train.errors import RunError
-from ...train.files import read_json
-from ...train.seeds import SEEDS_FILE, mean_interval
+from ...train.seeds import SEEDS_FILE
 from .runs import ACCURACY, Measure, Trained, read_trained
 
 BENCH_FILE = "results.json"

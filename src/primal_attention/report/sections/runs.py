@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...runs.errors import RunError
+from ...runs.files import read_json
+from ...runs.metrics import read_metrics
 from ...train.config import RunConfig
-from ...train.errors import RunError
-from ...train.files import read_json
-from ...train.metrics import read_metrics
 from ..history import read_run
 
 Curve = dict[int, float]  # by epoch or step, where it is known

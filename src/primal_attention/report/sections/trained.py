@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ...train.errors import RunError
-from ...train.files import read_json
+from ...runs.errors import RunError
+from ...runs.files import read_json
 from ..run_spectra import load_run, look_at
 
 INPUTS = 8

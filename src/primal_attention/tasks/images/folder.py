@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...files import write_json
+from ...runs.files import write_json
 from ..base import DataError
 from ..folders import CACHE, cache_folder
 from ..series import Integers

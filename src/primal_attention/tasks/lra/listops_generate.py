@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...files import replacing, write_bytes, write_json
+from ...runs.files import replacing, write_bytes, write_json
 from ..base import DataError
 from ..jobs import Progress, work_off
 from .listops import CLOSE, FILES, FIRST_OPERATOR, HEADER, OPERATORS, depth, value

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...files import write_bytes, write_json
+from ...runs.files import write_bytes, write_json
 from ..base import DataError
 from ..jobs import Progress, work_off
 from .pathfinder import read_metadata, read_png

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...files import replacing, write_bytes, write_json
+from ...runs.files import replacing, write_bytes, write_json
 from ..base import DataError
 from ..folders import CACHE, cache_folder
 from ..series import Integers

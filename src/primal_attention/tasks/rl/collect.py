@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...files import replacing
 from ...names import check_choice
+from ...runs.files import replacing
 from ..base import DataError
 from .environments import Environment, make_environment
 from .extra import need

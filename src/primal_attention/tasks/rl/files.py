@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...files import replacing
 from ...names import near
+from ...runs.files import replacing
 from ..base import DataError
 from .extra import need
 from .trajectories import Trajectories

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ...files import write_bytes
+from ...runs.files import write_bytes
 from .agents import WindowAgent
 from .environments import Environment, make_environment
 from .extra import need

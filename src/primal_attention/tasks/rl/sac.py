@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...files import replacing, temporary
+from ...runs.files import replacing, temporary
 from .environments import Environment
 from .extra import need
 

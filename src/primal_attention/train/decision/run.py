@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import NotFiniteError, RunError
-from ..files import explained, read_json, write_json
-from ..folder import create_folder, environment, locked, status_kept, stem
-from ..seeds import SEEDS_FILE, mean_interval
+from ...runs.errors import NotFiniteError, RunError
+from ...runs.files import explained, read_json, write_json
+from ...runs.folder import create_folder, folder_stem, locked, status_kept
+from ...runs.statistics import mean_interval
+from ..environment import environment
+from ..seeds import SEEDS_FILE
 from .config import DecisionConfig
 from .events import DecisionObserver, DecisionResult
 
@@ -187,7 +189,7 @@ def _load(config: DecisionConfig) -> Trajectories:
 
 
 def _stem(config: DecisionConfig) -> str:
-    return stem(config.engine()) + ("" if config.conditioned else "-cloning")
+    return folder_stem(config.task, config.attention) + ("" if config.conditioned else "-cloning")
 
 
 def _begin(

@@ -13,10 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...ksvd.loss import ksvd_loss
 from ...models.decision import DecisionTransformer
+from ...runs.errors import NotFiniteError, RunError
+from ...runs.files import explained, read_json, write_bytes, write_json
+from ...runs.metrics import MetricsFile
 from ...tasks.rl import Contexts, Evaluation, RLTask, Trajectories, evaluate, make_agent
 from ...tasks.rl.trajectories import ContextBatch
+from ...theory.loss import ksvd_loss
 from ..checkpoint import (
     Checkpoint,
     clean,
@@ -26,11 +29,8 @@ from ..checkpoint import (
     save,
     tensors_to_bytes,
 )
-from ..errors import NotFiniteError, RunError
 from ..events import Audience, Observer, StepEvent
-from ..files import explained, read_json, write_bytes, write_json
 from ..layers import CASES, LayerRecord, primal_layers
-from ..metrics import MetricsFile
 from ..optim import make_optimizer
 from ..order import batches, from_step, learning_rate, seed_random
 from ..session import asked_by_signals, peak_memory_mb

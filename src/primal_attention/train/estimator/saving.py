@@ -12,11 +12,11 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 
 from ...models.build import build_model
+from ...runs.errors import RunError
+from ...runs.files import explained, read_json, sync_folder, temporary, write_bytes, write_json
 from ...tasks.series import Normaliser
 from ..checkpoint import tensors_from_bytes, tensors_to_bytes
 from ..config import RunConfig
-from ..errors import RunError
-from ..files import explained, read_json, sync_folder, temporary, write_bytes, write_json
 from .settings import plain, run_config
 
 if TYPE_CHECKING:

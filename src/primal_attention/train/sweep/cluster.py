@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from ..errors import RunError
+from ...runs.errors import RunError
 from .configs import Config, config_of, key_of
 from .runner import Found, More
 from .store import DEATHS, Outcome, Store

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from ..errors import RunError
+from ...runs.errors import RunError
 from ..events import Observer
 from .configs import Config, config_of, key_of
 from .store import DEATHS, Outcome, Store

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from ..errors import RunError
-from ..files import explained, read_json, write_json
-from ..folder import locked
+from ...runs.errors import RunError
+from ...runs.files import explained, read_json, write_json
+from ...runs.folder import locked
 from .configs import Config, key_of
 from .runner import More
 from .space import Range, Space, trials

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from ...runs.errors import RunError
+from ...runs.files import explained
+from ...runs.folder import folder_stem
 from ..config import RunConfig
-from ..errors import RunError
-from ..files import explained
-from ..folder import stem
 from .configs import Config, key_of
 
 Status = Literal["finished", "stopped", "failed", "paused"]
@@ -91,7 +91,7 @@ class Store:
     def folder(self, config: Config) -> Path:
         """Where a run lies, or will."""
         engine = config if isinstance(config, RunConfig) else config.engine()
-        return self.runs / f"{stem(engine)}-{key_of(config)[:12]}"
+        return self.runs / f"{folder_stem(engine.task, engine.attention)}-{key_of(config)[:12]}"
 
     def outcomes(self) -> dict[str, Outcome]:
         """The last outcome of every fingerprint; a line that is only half written is left out."""

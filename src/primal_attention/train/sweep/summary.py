@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..seeds import mean_interval
+from ...runs.statistics import mean_interval
 from .configs import Config, key_of
 from .store import Outcome
 

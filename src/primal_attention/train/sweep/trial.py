@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...runs.files import read_json
+from ...runs.metrics import read_metrics
 from ...tasks import get_task
 from ..decision import DecisionConfig, DecisionResult
 from ..events import Observer, RunResult
-from ..files import read_json
-from ..metrics import read_metrics
 from .configs import Config, Result, config_of, data_of, do, key_of, result_of
 from .stopping import Deadline, MedianRule, Several, StopHopeless, Stopper
 from .store import DEATHS, Outcome, Status, Store

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from primal_attention.ksvd import KSVDProblem, residuals_of
+from primal_attention.theory import KSVDProblem, residuals_of
 
 EXACT = {"rtol": 1e-11, "atol": 1e-11}
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from primal_attention.ksvd import KSVDProblem, ksvd_residuals, residuals_of
+from primal_attention.theory import KSVDProblem, ksvd_residuals, residuals_of
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..converted import Call, Converted
-from ..masks import hidden_pairs, ignored_keys, require
 from .base import Source, class_path, projection
+from .converted import Call, Converted
+from .masks import hidden_pairs, ignored_keys, require
 
 # Arguments that change which positions see each other, outside the mask: packed sequences.
 _REFUSED = ("cu_seq_lens_q", "cu_seq_lens_k", "cu_seqlens", "head_mask", "encoder_hidden_states")

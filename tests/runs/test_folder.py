@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from primal_attention.train import RunConfig, RunError, read_metrics
-from primal_attention.train.files import explained, read_json, write_bytes, write_json
-from primal_attention.train.folder import create_folder, locked, status_kept, stem
-from primal_attention.train.metrics import MetricsFile
+from primal_attention.runs.files import explained, read_json, write_bytes, write_json
+from primal_attention.runs.folder import create_folder, folder_stem, locked, status_kept
+from primal_attention.runs.metrics import MetricsFile
+from primal_attention.train import RunError, read_metrics
 
 
 def test_names_are_counted(tmp_path):
@@ -55,8 +55,8 @@ def test_read_only(tmp_path):
 
 
 def test_stem():
-    config = RunConfig(task="uea/PEMS-SF", attention=("softmax", "primal"))
-    assert stem(config) == "uea-PEMS-SF-softmax+primal"
+    stem = folder_stem("uea/PEMS-SF", ("softmax", "primal"))
+    assert stem == "uea-PEMS-SF-softmax+primal"
 
 
 def test_lock(tmp_path):
@@ -148,7 +148,7 @@ def test_half_a_line_is_not_read(tmp_path):
 
 def test_lines_are_flushed_about_once_a_second(tmp_path, monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr("primal_attention.train.metrics.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("primal_attention.runs.metrics.time.monotonic", lambda: clock[0])
     file = MetricsFile(tmp_path / "metrics.jsonl")
     sizes = []
     for seconds in (0.0, 0.5, 0.6, 0.1, 1.0):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin, EncoderDecoderCache
 
-from ...attention.primal import PrimalState
+from ..attention.primal import PrimalState
 
 
 class PrimalCacheLayer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]

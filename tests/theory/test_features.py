@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from primal_attention.ksvd import Cosine, FeatureMap, PositiveRandomFeatures, make_feature_map
+from primal_attention.theory import Cosine, FeatureMap, PositiveRandomFeatures, make_feature_map
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 

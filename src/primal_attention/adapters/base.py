@@ -28,7 +28,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from ..converted import Converted
+from .converted import Converted
 
 _PLAIN = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 

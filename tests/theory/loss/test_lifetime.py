@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import primal_attention as pa
-from primal_attention.ksvd.ledger import Ledger
+from primal_attention.theory.ledger import Ledger
 
 
 def watched(x):

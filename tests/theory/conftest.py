@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from primal_attention.ksvd import KSVD, KernelFactors, KSVDProblem, ksvd
+from primal_attention.theory import KSVD, KernelFactors, KSVDProblem, ksvd
 
 CASES = {
     "N=M, F=I": (12, 12, None),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..attention.primal import PrimalAttention, PrimalState
 from ..attention.primal.compute import attend
-from .rotary import RotaryPrimalAttention
+from ..attention.primal.rotary import RotaryPrimalAttention
 
 
 class Call(NamedTuple):

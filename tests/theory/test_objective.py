@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from primal_attention.ksvd import energy, gram_energy, objective, trace_term
+from primal_attention.theory import energy, gram_energy, objective, trace_term
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 

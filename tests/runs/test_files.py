@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from primal_attention.files import TEMPORARY, replacing, write_bytes, write_json
+from primal_attention.runs.files import TEMPORARY, replacing, write_bytes, write_json
 
 
 def test_a_file_takes_its_place_at_the_end(tmp_path):

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..converted import Converted
-from ..rotary import RotaryPrimalAttention, keep_heads
+from ..attention.primal.rotary import RotaryPrimalAttention, keep_heads
 from .base import Source, projection
+from .converted import Converted
 from .huggingface import HuggingFaceConverted, is_causal, is_transformers
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from primal_attention.ksvd import DenseKernel, KernelFactors, dual_variables, ksvd
+from primal_attention.theory import DenseKernel, KernelFactors, dual_variables, ksvd
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 
@@ -117,7 +117,7 @@ def test_factors_of_many_positions(randn):
 
 
 def test_large_matrices_are_solved_by_products(monkeypatch, spectrum):
-    from primal_attention.ksvd import solver
+    from primal_attention.theory import solver
 
     matrix = spectrum(60, 50, [0.6**i for i in range(50)])
     monkeypatch.setattr(solver, "_DENSE_SIZE", 10)

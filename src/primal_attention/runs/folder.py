@@ -15,15 +15,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import platform
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from .config import RunConfig
 from .errors import RunError
 from .files import explained, remove_temporary, temporary, write_json
 
@@ -73,30 +71,9 @@ def _check_name(name: str) -> None:
         raise RunError(f"the name of a run is {name!r}; expected a word without slashes")
 
 
-def stem(config: RunConfig) -> str:
-    """How the folders of a configuration are called: "uea-JapaneseVowels-softmax+primal"."""
-    return re.sub(r"[^\w.+-]+", "-", f"{config.task}-{'+'.join(config.attention)}")
-
-
-def environment() -> dict[str, Any]:
-    """The versions and the machine that a run uses."""
-    from importlib.metadata import version
-
-    import torch
-
-    packages = ("torch", "numpy", "lightning-fabric", "safetensors")
-    from .. import __version__
-
-    return {
-        "primal-attention": __version__,
-        "python": platform.python_version(),
-        **{package: version(package) for package in packages},
-        "platform": platform.platform(),
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
-    }
+def folder_stem(task: str, attention: Sequence[str]) -> str:
+    """How the folders of a model are called: "uea-JapaneseVowels-softmax+primal"."""
+    return re.sub(r"[^\w.+-]+", "-", f"{task}-{'+'.join(attention)}")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from primal_attention.ksvd.estimator import KernelSVD
+from primal_attention.theory.estimator import KernelSVD
 
 KERNELS = ("linear", "cosine", "rbf", "sne", "poly")
 
@@ -224,7 +224,7 @@ def test_wrong_sides_are_refused(rng):
 
 
 def test_missing_scikit_learn_is_one_sentence(monkeypatch):
-    monkeypatch.delitem(sys.modules, "primal_attention.ksvd.estimator")
+    monkeypatch.delitem(sys.modules, "primal_attention.theory.estimator")
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(ModuleNotFoundError, match=r"install 'primal-attention\[train\]'"):
-        importlib.import_module("primal_attention.ksvd.estimator")
+        importlib.import_module("primal_attention.theory.estimator")

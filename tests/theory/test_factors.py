@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from primal_attention.ksvd import DenseKernel, KernelFactors
-from primal_attention.ksvd import factors as module
+from primal_attention.theory import DenseKernel, KernelFactors
+from primal_attention.theory import factors as module
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 SHAPES = [(9, 7, 4), (7, 9, 4), (3, 9, 4), (9, 2, 4), (3, 2, 4), (5, 5, 5), (6, 4, 1)]

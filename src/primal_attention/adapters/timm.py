@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..converted import Call, Converted
-from ..masks import hidden_pairs, ignored_keys
 from .base import Source, class_path, projection
+from .converted import Call, Converted
+from .masks import hidden_pairs, ignored_keys
 
 CLASSES = ("timm.layers.attention.Attention", "timm.models.vision_transformer.Attention")
 

@@ -9,13 +9,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..attention.primal import PrimalState, plain
-from ..attention.primal.options import check_options
-from ..attention.primal.running import running_mean
-from ..ksvd.features import make_feature_map
-from ..ksvd.ledger import Entry, Ledger
-from ..ksvd.objective import trace_term
-from ..ksvd.precision import autocast_dtype, widen, without_autocast
+from ...theory.features import make_feature_map
+from ...theory.ledger import Entry, Ledger
+from ...theory.objective import trace_term
+from ...theory.precision import autocast_dtype, widen, without_autocast
+from . import PrimalState, plain
+from .options import check_options
+from .running import running_mean
 
 Rotation = tuple[Tensor, Tensor]
 

@@ -1,27 +1,49 @@
-"""The files of a run: what goes wrong with them is one sentence."""
+"""Files that are either whole or not there, and errors about them that are one sentence."""
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..files import TEMPORARY, temporary, write_bytes, write_json
 from .errors import RunError
 
-__all__ = [
-    "explained",
-    "read_json",
-    "remove_temporary",
-    "sync_folder",
-    "temporary",
-    "write_bytes",
-    "write_json",
-]
+TEMPORARY = ".tmp-"  # what a writer that was killed leaves behind begins so
+
+
+def temporary(path: Path) -> Path:
+    """A name beside `path` that nobody else uses."""
+    return path.with_name(f"{TEMPORARY}{path.name}-{secrets.token_hex(4)}")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Gives a place beside `path` to write a file to, which then takes the place of `path`: a crash
+    cannot leave it half written, and an error leaves what was there before."""
+    beside = temporary(path)
+    try:
+        yield beside
+        with open(beside, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    with replacing(path) as beside:
+        beside.write_bytes(data)
+
+
+def write_json(path: Path, value: Any) -> None:
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    write_bytes(path, (text + "\n").encode())
 
 
 def read_json(path: Path) -> Any:

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..converted import Call, Converted
-from ..masks import hidden_pairs, ignored_keys, union
 from .base import Projection, Source, projection
+from .converted import Call, Converted
+from .masks import hidden_pairs, ignored_keys, union
 
 
 class TorchAdapter:

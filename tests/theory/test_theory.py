@@ -5,7 +5,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from primal_attention.ksvd import KSVDProblem, dual_variables, ksvd, residuals_of
+from primal_attention.theory import KSVDProblem, dual_variables, ksvd, residuals_of
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 

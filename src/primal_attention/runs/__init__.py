@@ -1,0 +1,1 @@
+"""Run folders as files: no torch, nothing of training. Everything above reads and writes here."""
