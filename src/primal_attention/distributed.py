@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .attention.primal.shards import Shards, shard_sequence
+from .kernels.shards import Shards, shard_sequence
 
 __all__ = ["Shards", "own_part", "shard_sequence", "sum_gradients"]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from primal_attention.attention.random_bits import LEVELS, PIECE, draw_mask, keep_scale
+from primal_attention.kernels.random_bits import LEVELS, PIECE, draw_mask, keep_scale
 from primal_attention.models.dropout import Dropout
 
 N = 2**20

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from primal_attention.attention.random_bits import draw_dropped, keep_scale
+from primal_attention.kernels.random_bits import draw_dropped, keep_scale
 from primal_attention.models import feedforward
 from primal_attention.models.feedforward import FeedForward
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..attention.primal import plain
-from ..attention.primal.anchors import anchor_rows
 from ..attention.primal.compute import count_valid
-from ..attention.primal.running import running_mean
+from ..kernels import reference as plain
+from ..kernels.anchors import anchor_rows
+from ..kernels.running import running_mean
 from ..theory.features import Cosine
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..kernels.scan import Sums, causal_scan
 from .base import check_positive
 from .factored import FactoredAttention, Factors, inner_products, inverse
 from .linear import LinearState, count
 from .registry import register
-from .scan import Sums, causal_scan
 
 
 @register(

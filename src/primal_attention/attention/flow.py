@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..kernels.scan import Sums, causal_scan
 from .factored import FactoredAttention, Factors, inner_products, inverse, weighted_sums
 from .linear import count
 from .registry import register
-from .scan import Sums, causal_scan
 
 
 class FlowState(NamedTuple):

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..kernels.scan import Sums, causal_scan
 from .factored import FactoredAttention, Factors, inner_products, inverse
 from .registry import register
-from .scan import Sums, causal_scan
 
 
 class LinearState(NamedTuple):

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..kernels.dropped_softmax import softmax_attention
+from ..kernels.ordering import permute, valid_first
 from .base import check_positive
-from .compact import permute, valid_first
-from .dropped import softmax_attention
 from .inputs import Sequences
 from .projected import MixingAttention, silent_queries, sources
 from .registry import register

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..kernels.dropped_softmax import softmax_attention
 from .base import check_positive
-from .dropped import softmax_attention
 from .projected import MixingAttention
 from .registry import register
 

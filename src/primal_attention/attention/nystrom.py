@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..kernels.ordering import permute, valid_first
 from ..theory.precision import widen, without_autocast
 from .base import check_positive
-from .compact import permute, valid_first
 from .landmarks import Landmarks
 from .projected import MixingAttention
 from .pseudo_inverse import third_order

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..kernels.dropped_softmax import softmax_attention
 from ..theory.factors import DenseKernel
 from .base import Streaming
-from .dropped import softmax_attention
 from .inputs import Sequences
 from .projected import ProjectedAttention
 from .registry import register

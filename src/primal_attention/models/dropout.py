@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..attention.random_bits import PIECE, draw_mask, is_eager_cpu, keep_scale
+from ..kernels.random_bits import PIECE, draw_mask, is_eager_cpu, keep_scale
 
 
 class Dropout(nn.Module):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..attention.random_bits import draw_dropped, is_eager_cpu, keep_scale
+from ..kernels.random_bits import draw_dropped, is_eager_cpu, keep_scale
 from .dropout import Dropout
 
 PIECE = 2**21  # numbers in the wide rows of a piece

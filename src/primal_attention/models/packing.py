@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..attention.primal.anchors import valid_positions
+from ..kernels.anchors import valid_positions
 
 
 class Packing(NamedTuple):

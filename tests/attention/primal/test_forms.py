@@ -7,7 +7,9 @@ import torch
 from torch.testing import assert_close
 
 from primal_attention import fold_
-from primal_attention.attention.primal import anchors, compute, products, short
+from primal_attention.attention.primal import compute
+from primal_attention.kernels import anchors, products
+from primal_attention.kernels import decoding as short
 
 EXACT = {"rtol": 1e-9, "atol": 1e-10}
 

@@ -4,6 +4,6 @@ form after `fold.py`."""
 
 from .fold import fold_
 from .layer import PrimalAttention
-from .stream import PrimalState
+from .state import PrimalState
 
 __all__ = ["PrimalAttention", "PrimalState", "fold_"]

@@ -7,20 +7,25 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from ...kernels import reference as plain
+from ...kernels.anchors import (
+    anchor_projections,
+    anchor_rows,
+    sharded_anchor_rows,
+    spread_projections,
+)
+from ...kernels.decoding import attend_short, is_short
+from ...kernels.folded import attend_folded, features_are_cheaper, fold_weights
+from ...kernels.given import attend_given
+from ...kernels.running import running_mean
+from ...kernels.shards import Shards, current_shards
+from ...kernels.tied import attend_tied
 from ...theory.features import Cosine
 from ...theory.ledger import Entry
 from ...theory.objective import trace_term
 from ...theory.precision import autocast_dtype, widen, without_autocast
 from ..inputs import Sequences
-from . import plain
-from .anchors import anchor_projections, anchor_rows, sharded_anchor_rows, spread_projections
-from .folded import attend_folded, features_are_cheaper, fold_weights
-from .given import attend_given
-from .running import running_mean
-from .shards import Shards, current_shards
-from .short import attend_short, is_short
-from .stream import PrimalState
-from .tied import attend_tied
+from .state import PrimalState
 
 if TYPE_CHECKING:
     from .layer import PrimalAttention

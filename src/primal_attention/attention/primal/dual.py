@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ...kernels import reference as plain
+from ...kernels.anchors import anchor_rows
+from ...kernels.running import running_mean
 from ...theory.factors import KernelFactors
 from ...theory.objective import Positions, check_positions
 from ...theory.precision import widen
 from ...theory.problem import KSVDProblem
 from ..inputs import Sequences
-from . import plain
-from .anchors import anchor_rows
 from .compute import count_valid
-from .running import running_mean
 
 if TYPE_CHECKING:
     from .layer import PrimalAttention

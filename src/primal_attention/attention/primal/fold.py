@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from .folded import features_are_cheaper, fold_weights
+from ...kernels.folded import features_are_cheaper, fold_weights
 from .layer import PrimalAttention
 
 M = TypeVar("M", bound=nn.Module)

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from ...kernels.shards import current_shards
 from ...theory.factors import KernelFactors
 from ...theory.features import FeatureMap, make_feature_map
 from ...theory.ledger import Ledger
@@ -19,8 +20,7 @@ from ..registry import register
 from . import dual
 from .compute import Maps, attend
 from .options import AnchorRule, Weights, check_options
-from .shards import current_shards
-from .stream import PrimalState
+from .state import PrimalState
 
 
 @register(

@@ -9,13 +9,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ...kernels import reference as plain
+from ...kernels.running import running_mean
 from ...theory.features import make_feature_map
 from ...theory.ledger import Entry, Ledger
 from ...theory.objective import trace_term
 from ...theory.precision import autocast_dtype, widen, without_autocast
-from . import PrimalState, plain
+from . import PrimalState
 from .options import check_options
-from .running import running_mean
 
 Rotation = tuple[Tensor, Tensor]
 

@@ -27,10 +27,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ...theory.features import SMALLEST_NORM
-from ..random_bits import draw_mask, is_eager_cpu, keep_scale
-from .pieces import Piece, Store, pieces
+from ..theory.features import SMALLEST_NORM
 from .products import add_outer, project, rows_of
+from .random_bits import draw_mask, is_eager_cpu, keep_scale
+from .tiles import Piece, Store, pieces
 
 
 class Steps:

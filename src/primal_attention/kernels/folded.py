@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ...theory.features import SMALLEST_NORM
-from .pieces import pieces
+from ..theory.features import SMALLEST_NORM
+from .tiles import pieces
 
 
 def features_are_cheaper(rank: int, head_dim: int, width: int) -> bool:

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...theory.features import SMALLEST_NORM, Cosine
-from ..inputs import Sequences
+from ..attention.inputs import Sequences
+from ..attention.primal.state import PrimalState
+from ..theory.features import SMALLEST_NORM, Cosine
 from .running import causal_scan
-from .stream import PrimalState
 
 if TYPE_CHECKING:
-    from .layer import PrimalAttention
+    from ..attention.primal.layer import PrimalAttention
 
 MOST_POSITIONS = 256
 

@@ -10,7 +10,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from primal_attention import fold_
-from primal_attention.attention.primal import compute, short
+from primal_attention.attention.primal import compute
+from primal_attention.kernels import decoding as short
 
 EXACT = {"rtol": 1e-10, "atol": 1e-11}
 both = pytest.mark.parametrize("kind", ["free-causal", "tied-causal"])

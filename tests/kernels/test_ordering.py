@@ -2,7 +2,7 @@
 
 import torch
 
-from primal_attention.attention.compact import permute, valid_first
+from primal_attention.kernels.ordering import permute, valid_first
 
 IGNORE = torch.tensor([[1, 0, 0, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]], dtype=torch.bool)
 

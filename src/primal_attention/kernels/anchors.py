@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ...theory.precision import widen
+from ..theory.precision import widen
 from .shards import Shards
 
 

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import pieces
-from .pieces import Store
+from . import tiles as pieces
 from .products import add_column_sums, add_outer, project, rows_of
 from .steps import Steps, refuse_second_derivative
+from .tiles import Store
 
 
 def attend_tied(

@@ -9,8 +9,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing import assert_close
 
 from primal_attention import SoftmaxAttention
-from primal_attention.attention import dropped
-from primal_attention.attention.random_bits import draw_mask, keep_scale
+from primal_attention.kernels import dropped_softmax as dropped
+from primal_attention.kernels.random_bits import draw_mask, keep_scale
 
 P = 0.3
 

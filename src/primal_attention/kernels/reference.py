@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...theory.features import FeatureMap
-from ...theory.precision import widen
+from ..theory.features import FeatureMap
+from ..theory.precision import widen
 from .running import causal_scan
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from primal_attention.attention.scan import Sums, causal_scan
+from primal_attention.kernels.scan import Sums, causal_scan
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 SHAPE = (2, 3, 4, 5)  # B, h, m, c
