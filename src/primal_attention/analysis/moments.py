@@ -17,7 +17,7 @@ from torch import Tensor
 from ..attention.primal.compute import count_valid
 from ..kernels import reference as plain
 from ..kernels.anchors import anchor_rows
-from ..kernels.running import running_mean
+from ..kernels.scan import running_mean
 from ..theory.features import Cosine
 
 if TYPE_CHECKING:
@@ -145,8 +145,7 @@ class _Sums:
             part = rows[:, first : first + chunk]
             hidden = None if ignore is None else ignore[:, first : first + chunk]
             if state is not None:  # free weights: features of the running mean
-                valid = None if hidden is None else ~hidden
-                part, sums, seen = running_mean(part, valid, state.sums, state.seen)
+                part, sums, seen = running_mean(part, hidden, state.sums, state.seen)
                 state = state._replace(sums=sums, seen=seen)
             part = plain.hide(part, hidden)
             phi = plain.features(part, maps.w_in, maps.b_in, layer.feature_map)

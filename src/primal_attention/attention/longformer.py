@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..kernels.dropped_softmax import softmax_attention
+from ..kernels.ordering import valid_first
 from .base import check_positive
 from .projected import MixingAttention
 from .registry import register
@@ -73,7 +74,7 @@ class LongformerAttention(MixingAttention):
             order = torch.arange(length, device=q.device).unsqueeze(0)  # (1, N)
             count = order.new_full((1, 1, 1), length)
         else:
-            order = ignore.sort(dim=1, stable=True).indices  # valid positions first, (B, N)
+            order, _ = valid_first(ignore)
             count = (~ignore).sum(1).clamp(min=1)[:, None, None]  # (B, 1, 1)
         queries, keys, visible = self._blocks(length, count)
         keys = _at(order, keys)

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..theory.precision import widen
+from .ordering import valid_first
 from .shards import Shards
 
 
@@ -44,16 +45,6 @@ def _remembered_positions(length: int, n: int) -> tuple[tuple[int, ...], ...]:
 def _round_half_even(a: int, b: int) -> int:
     whole, rest = divmod(a, b)
     return whole + (2 * rest > b or (2 * rest == b and whole % 2 == 1))
-
-
-def valid_positions(ignore: Tensor) -> Tensor:
-    """The valid positions of every sample in order, then the ignored ones: (B, N)."""
-    # Every position knows its seat, so no sort (which is slower, and has no stable form in ONNX).
-    valid = ~ignore
-    behind = valid.sum(-1, keepdim=True) + ignore.cumsum(-1)
-    seat = torch.where(valid, valid.cumsum(-1), behind) - 1
-    position = torch.arange(ignore.shape[-1], device=ignore.device).expand_as(seat)
-    return torch.zeros_like(seat).scatter(1, seat, position)
 
 
 def anchor_rows(x: Tensor, ignore: Tensor | None, n: int, rule: str) -> tuple[Tensor, Tensor]:
@@ -97,7 +88,7 @@ def spread_projections(x: Tensor, ignore: Tensor | None, w: Tensor) -> Tensor:
     among_valid = sampled_positions(valid.sum(-1), n)
     # the anchors before every position, which are those before the valid positions before it
     before = torch.searchsorted(among_valid, valid.cumsum(-1) - valid.long())
-    at = valid_positions(ignore).gather(1, among_valid)
+    at = valid_first(ignore)[0].gather(1, among_valid)
     spread = _Spread.apply(rows, before, at).to(x.dtype)  # (B, N, h * 2 * s)
     x = x.masked_fill(ignore.unsqueeze(-1), 0.0)
     by_head = spread.unflatten(-1, (heads, -1)).permute(0, 2, 3, 1)  # (B, h, 2s, N)
@@ -138,7 +129,7 @@ def sample_anchors(x: Tensor, ignore: Tensor | None, n: int) -> tuple[Tensor, Te
         at = _unmasked_positions(length, n, x.device).expand(batch, n)
     else:
         among_valid = sampled_positions((~ignore).sum(-1), n)
-        at = valid_positions(ignore).gather(1, among_valid)
+        at = valid_first(ignore)[0].gather(1, among_valid)
     transformed = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
     if transformed or not (x.requires_grad and torch.is_grad_enabled()):
         return x, x.gather(1, at.unsqueeze(-1).expand(-1, -1, width))
@@ -178,7 +169,7 @@ def sharded_anchor_rows(
     here = (at >= 0) & (at < own.unsqueeze(-1))
     at = at.clamp(min=0).minimum((own - 1).clamp(min=0).unsqueeze(-1))
     if ignore is not None:
-        at = valid_positions(ignore).gather(1, at)
+        at = valid_first(ignore)[0].gather(1, at)
     rows = x.gather(1, at.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
     return x, shards.total(rows.masked_fill(~here.unsqueeze(-1), 0.0))
 

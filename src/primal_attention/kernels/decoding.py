@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from ..attention.inputs import Sequences
 from ..attention.primal.state import PrimalState
 from ..theory.features import SMALLEST_NORM, Cosine
-from .running import causal_scan
+from .scan import causal_scan_both
 
 if TYPE_CHECKING:
     from ..attention.primal.layer import PrimalAttention
@@ -98,7 +98,7 @@ def _tied_scores(
         scores = (phi[:, 0].to(sums.dtype).unsqueeze(-2) @ sums.flip(1)).movedim(-2, 1)
     else:
         phi, dual = (t.permute(0, 2, 3, 1, 4) for t in (phi, dual))
-        scores, sums = causal_scan(phi, dual, state.sums)
+        scores, sums = causal_scan_both(phi, dual, state.sums)
         scores = scores.permute(0, 3, 1, 2, 4)  # (B, N, z, h, s)
     counts = _counts(x, state)
     scores = (scores / counts[:, :, None, None, None]).to(x.dtype)

@@ -9,8 +9,12 @@ from torch import Tensor
 def valid_first(ignore: Tensor) -> tuple[Tensor, Tensor]:
     """Two permutations (B, N) of the positions of ignore (B, N): `order` lists the valid ones in
     their order, then the ignored ones; `place` is its inverse, where each position went."""
-    order = ignore.to(torch.uint8).argsort(dim=-1, stable=True)
-    return order, order.argsort(dim=-1)
+    # every position knows its place, so no sort: slower, and without a stable form in ONNX
+    valid = ~ignore
+    behind = valid.sum(-1, keepdim=True) + ignore.cumsum(-1)
+    place = torch.where(valid, valid.cumsum(-1), behind) - 1
+    position = torch.arange(ignore.shape[-1], device=ignore.device).expand_as(place)
+    return torch.zeros_like(place).scatter(1, place, position), place
 
 
 def permute(rows: Tensor, order: Tensor) -> Tensor:

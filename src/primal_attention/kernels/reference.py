@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from ..theory.features import FeatureMap
 from ..theory.precision import widen
-from .running import causal_scan
+from .scan import causal_scan_both
 
 
 def features(x: Tensor, w_in: Tensor, b_in: Tensor | None, feature_map: FeatureMap) -> Tensor:
@@ -111,7 +111,7 @@ def causal_tied_scores(
     """
     if positive:
         dual = F.pad(dual, (0, 1), value=1.0)
-    scores, state = causal_scan(phi, dual, state)
+    scores, state = causal_scan_both(phi, dual, state)
     if positive:
         ratio = scores[..., :-1] * inverse_positive(scores[..., -1:])
         return ratio.to(scores.dtype), state

@@ -1,8 +1,8 @@
-"""Causal sums in chunks: what a linear attention needs to look back, and to go on from a state."""
+"""Causal sums: running means, and a scan in chunks that continues from a state."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,50 +45,82 @@ def causal_scan(
     factor exp(-peak_i) cancels in o_i / r_i. -inf is a key without any weight.
     """
     length, dtype = q.shape[-2], q.dtype
-    q, k, v = (t.to(before.values.dtype) for t in (q, k, v))
-    if torch.compiler.is_compiling():
-        at, beyond = _whole_chunks(length, q.device)
-        q, k, v = (t.index_select(-2, at).masked_fill(beyond.unsqueeze(-1), 0.0) for t in (q, k, v))
-        if logs is not None:
-            logs = logs.index_select(-1, at).masked_fill(beyond, -torch.inf)
-        chunk = _CHUNK
-    else:
-        chunk = min(_CHUNK, length)
-        if pad := -length % chunk:
-            q, k, v = (F.pad(t, (0, 0, 0, pad)) for t in (q, k, v))
-            logs = None if logs is None else F.pad(logs, (0, pad), value=-torch.inf)
-    chunks = q.shape[-2] // chunk
-    q, k, v = (t.unflatten(-2, (chunks, chunk)) for t in (q, k, v))  # (B, h, C, chunk, .)
-    # A later NaN must not reach earlier rows as 0 * NaN; the rows after it have it from the kernel.
-    seen = v.masked_fill(k.isnan().any(-1, keepdim=True), 0.0)
-    kernel = q @ k.mT  # (B, h, C, chunk, chunk)
+    q, k, v = _chunks(*(t.to(before.values.dtype) for t in (q, k, v)))  # (B, h, C, chunk, .)
+    seen, kernel = _without_nan(k, v), q @ k.mT  # (B, h, C, chunk, chunk)
     if logs is None or before.peak is None:
-        carried, after = _carry(k, v, before)
+        values, keys = _carry(before.values, k.mT @ v, 2), _carry(before.keys, k.sum(-2), 2)
+        # copies: a view would keep the sums of all chunks alive as long as the state
+        after = Sums(values[:, :, -1].contiguous(), keys[:, :, -1].contiguous())
+        carried = Sums(values[:, :, :-1], keys[:, :, :-1])
     else:
-        logs = logs.to(q.dtype)
-        peaks = torch.cat([before.peak.unsqueeze(-1), logs], -1).cummax(-1).values
-        logs, at_rows = (t.unflatten(-1, (chunks, chunk)) for t in (logs, peaks[..., 1:]))
+        (logs,) = _chunks(logs.to(q.dtype).unsqueeze(-1), fill=-torch.inf)
+        logs = logs.squeeze(-1)  # (B, h, C, chunk)
+        peaks = torch.cat([before.peak.unsqueeze(-1), logs.flatten(2)], -1).cummax(-1).values
+        at_rows = peaks[..., 1:].unflatten(-1, logs.shape[2:])
         kernel = kernel * (logs.unsqueeze(-2) - at_rows.unsqueeze(-1)).clamp(max=0.0).exp()
         ends = torch.cat([before.peak.unsqueeze(-1), at_rows[..., -1]], -1)  # (B, h, C + 1)
         k = k * (logs - ends[..., 1:, None]).exp().unsqueeze(-1)
         carried, after = _carry_rescaled(k, v, before, ends)
         q = q * (ends[..., :-1, None] - at_rows).exp().unsqueeze(-1)
     kernel = kernel.tril()
-    out = (q @ carried.values + kernel @ seen).flatten(2, 3)
-    rows = ((q @ carried.keys.unsqueeze(-1)).squeeze(-1) + kernel.sum(-1)).flatten(2, 3)
+    out = q @ carried.values + kernel @ seen
+    rows = q @ carried.keys.unsqueeze(-1) + kernel.sum(-1, keepdim=True)
+    return _rows(out, length).to(dtype), _rows(rows, length).squeeze(-1).to(dtype), after
+
+
+def causal_scan_both(phi: Tensor, dual: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums along a kernel and along its transpose, both over j <= i:
+
+        e_i = sum_{j <= i} <phi_q(x_i), phi_k(x_j)> h_r(x_j)      r_i likewise, sides exchanged
+
+    phi (B, z, h, N, m): phi_q, phi_k; dual (B, z, h, N, s): h_e, h_r; state (B, z, h, m, s): the
+    sums `phi_q h_e^T` and `phi_k h_r^T` of what came before. Returns the scores (B, z, h, N, s) and
+    the state after. One kernel a chunk serves both sides.
+    """
+    length, dtype = phi.shape[-2], phi.dtype
+    phi, dual = _chunks(phi.to(state.dtype), dual.to(state.dtype))  # (B, z, h, C, chunk, .)
+    sums = _carry(state, phi.mT @ dual, 3)  # (B, z, h, C + 1, m, s)
+    seen, kernel = _without_nan(phi, dual), phi[:, 0] @ phi[:, 1].mT  # (B, h, C, chunk, chunk)
+    within = torch.stack([kernel.tril() @ seen[:, 1], kernel.triu().mT @ seen[:, 0]], dim=1)
+    scores = phi @ sums[..., :-1, :, :].flip(1) + within
+    return _rows(scores, length).to(dtype), sums[..., -1, :, :].contiguous()
+
+
+def _chunks(*tensors: Tensor, fill: float = 0.0) -> list[Tensor]:
+    """Every (..., N, c) as (..., C, chunk, c), filled up to whole chunks."""
+    length = tensors[0].shape[-2]
     if torch.compiler.is_compiling():
-        inside = torch.arange(length, device=q.device)
-        out, rows = out.index_select(-2, inside), rows.index_select(-1, inside)
-    return out[..., :length, :].to(dtype), rows[..., :length].to(dtype), after
+        # By index, to at least two chunks: any question about a symbolic length (is there something
+        # to pad? is there one chunk?) would tie the graph to some lengths.
+        chunk, chunks = _CHUNK, (length + 2 * _CHUNK - 1) // _CHUNK
+        at = torch.arange(chunks * chunk, device=tensors[0].device)
+        beyond, at = (at >= length).unsqueeze(-1), at.clamp(max=length - 1)
+        whole = [t.index_select(-2, at).masked_fill(beyond, fill) for t in tensors]
+    else:
+        chunk = min(_CHUNK, length)
+        chunks = -(-length // chunk)
+        pad = chunks * chunk - length
+        whole = [F.pad(t, (0, 0, 0, pad), value=fill) if pad else t for t in tensors]
+    return [t.unflatten(-2, (chunks, chunk)) for t in whole]
 
 
-def _carry(k: Tensor, v: Tensor, before: Sums) -> tuple[Sums, Sums]:
-    """The sums before each chunk, (B, h, C, m, c) and (B, h, C, m), and those after all."""
-    values = torch.cat([before.values.unsqueeze(2), k.mT @ v], 2).cumsum(2)
-    keys = torch.cat([before.keys.unsqueeze(2), k.sum(-2)], 2).cumsum(2)
-    # copies: a view would keep the sums of all chunks alive as long as the state
-    after = Sums(values[:, :, -1].contiguous(), keys[:, :, -1].contiguous())
-    return Sums(values[:, :, :-1], keys[:, :, :-1]), after
+def _rows(chunks: Tensor, length: int) -> Tensor:
+    """The first `length` rows of (..., C, chunk, c)."""
+    rows = chunks.flatten(-3, -2)
+    if torch.compiler.is_compiling():
+        return rows.index_select(-2, torch.arange(length, device=rows.device))
+    return rows[..., :length, :]
+
+
+def _without_nan(keys: Tensor, values: Tensor) -> Tensor:
+    """A later NaN must not reach earlier rows as 0 * NaN; later rows get it from the kernel."""
+    return values.masked_fill(keys.isnan().any(-1, keepdim=True), 0.0)
+
+
+def _carry(before: Tensor, own: Tensor, dim: int) -> Tensor:
+    """The sums before every chunk and after all, (..., C + 1, *end), where a sequence begins with
+    `before` (..., *end) and its chunks add `own` (..., C, *end). `dim` is that of the chunks."""
+    return torch.cat([before.unsqueeze(dim), own], dim).cumsum(dim)
 
 
 def _carry_rescaled(k: Tensor, v: Tensor, before: Sums, ends: Tensor) -> tuple[Sums, Sums]:
@@ -103,9 +135,40 @@ def _carry_rescaled(k: Tensor, v: Tensor, before: Sums, ends: Tensor) -> tuple[S
     return carried, Sums(values[-1], keys[-1], ends[..., -1].contiguous())
 
 
-def _whole_chunks(length: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Positions that fill whole chunks, and which of them are padding, for a graph whose length is
-    symbolic. At least two chunks: any question about a size would tie the graph to some lengths."""
-    chunks = (length + 2 * _CHUNK - 1) // _CHUNK
-    at = torch.arange(chunks * _CHUNK, device=device)
-    return at.clamp(max=length - 1), at >= length
+def running_mean(
+    x: Tensor, ignore: Tensor | None, total: Tensor, count: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Means of the valid rows up to every position, (B, N, d), continued from a total (B, d) of
+    `count` (B,) earlier rows; returns the means, the new total and the new count.
+
+    Queries and keys are linear in x, so their running means (appendix, figure 3) are those of the
+    running mean of x: half the work, and a state of d numbers instead of 2 d. Sums are taken in the
+    type of the total.
+    """
+    batch, length, _ = x.shape
+    if ignore is None:
+        steps = torch.arange(1, length + 1, device=x.device).expand(batch, length)
+    else:
+        x = x.masked_fill(ignore.unsqueeze(-1), 0.0)
+        steps = (~ignore).cumsum(-1)
+    counts = count.unsqueeze(-1) + steps  # (B, N)
+    divisor = counts.clamp(min=1).to(total.dtype).unsqueeze(-1)
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        sums = x.to(total.dtype).cumsum(1) + total.unsqueeze(1)
+        return (sums / divisor).to(x.dtype), sums[:, -1], counts[:, -1]
+    means = _RunningMean.apply(x, total, divisor)
+    return means, total + x.sum(1, dtype=total.dtype), counts[:, -1]
+
+
+class _RunningMean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, total: Tensor, divisor: Tensor) -> Tensor:
+        ctx.save_for_backward(divisor)
+        means = x.cumsum(1, dtype=total.dtype).add_(total.unsqueeze(1)).div_(divisor)
+        return means.to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, None]:
+        (divisor,) = ctx.saved_tensors
+        sums = (g / divisor).flip(1).cumsum(1).flip(1)
+        return sums.to(g.dtype), sums[:, 0], None

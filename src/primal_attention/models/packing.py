@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..kernels.anchors import valid_positions
+from ..kernels.ordering import valid_first
 
 
 class Packing(NamedTuple):
@@ -73,7 +73,7 @@ def _move_to_front(inputs: Tensor, padding: Tensor, lengths: Tensor) -> tuple[Te
 
     batch, length = padding.shape
     behind = torch.arange(length, device=padding.device) >= lengths
-    rows = inputs.gather(1, like_inputs(valid_positions(padding)))
+    rows = inputs.gather(1, like_inputs(valid_first(padding)[0]))
     return rows.masked_fill(like_inputs(behind), 0), Packing(batch, length, behind)
 
 

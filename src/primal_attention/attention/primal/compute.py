@@ -17,7 +17,7 @@ from ...kernels.anchors import (
 from ...kernels.decoding import attend_short, is_short
 from ...kernels.folded import attend_folded, features_are_cheaper, fold_weights
 from ...kernels.given import attend_given
-from ...kernels.running import running_mean
+from ...kernels.scan import running_mean
 from ...kernels.shards import Shards, current_shards
 from ...kernels.tied import attend_tied
 from ...theory.features import Cosine
@@ -247,11 +247,10 @@ def _causal_free(
     shards: Shards | None,
 ) -> Result:
     """Queries and keys are replaced by their running means (appendix, figure 3)."""
-    valid = None if call.ignore is None else ~call.ignore
     if shards is not None:
         own = plain.hide(call.x, call.ignore).sum(1, dtype=state.sums.dtype)
         state = state._replace(sums=shards.before(own))
-    mean, total, count = running_mean(call.x, valid, state.sums, state.seen)
+    mean, total, count = running_mean(call.x, call.ignore, state.sums, state.seen)
     call = call._replace(x=mean, y=mean)
     key_sum = None
     if state.key_sum is not None:

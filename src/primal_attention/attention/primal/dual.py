@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...kernels import reference as plain
 from ...kernels.anchors import anchor_rows
-from ...kernels.running import running_mean
+from ...kernels.scan import running_mean
 from ...theory.factors import KernelFactors
 from ...theory.objective import Positions, check_positions
 from ...theory.precision import widen
@@ -122,9 +122,8 @@ def _features(layer: PrimalAttention, call: Sequences) -> tuple[Tensor, Tensor]:
     maps = layer.maps(dtype)
     x, y = call.x.to(dtype), call.y.to(dtype)
     if layer.causal and layer.weights == "free":
-        valid = None if call.ignore is None else ~call.ignore
         state = layer.init_state(x.shape[0])
-        x, _, _ = running_mean(x, valid, state.sums, state.seen)
+        x, _, _ = running_mean(x, call.ignore, state.sums, state.seen)
         y = x
     hidden = call.ignore if call.is_self else None
 

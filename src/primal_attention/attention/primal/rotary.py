@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...kernels import reference as plain
-from ...kernels.running import running_mean
+from ...kernels.scan import running_mean
 from ...theory.features import make_feature_map
 from ...theory.ledger import Entry, Ledger
 from ...theory.objective import trace_term
@@ -161,8 +161,7 @@ class RotaryPrimalAttention(nn.Module):
         self, x: Tensor, ignore: Tensor | None, state: PrimalState
     ) -> tuple[Tensor, PrimalState]:
         rows = self._heads(x).permute(0, 3, 1, 2, 4).flatten(2)  # (B, N, z * h * p)
-        valid = None if ignore is None else ~ignore
-        means, total, seen = running_mean(rows, valid, state.sums, state.seen)
+        means, total, seen = running_mean(rows, ignore, state.sums, state.seen)
         heads = means.unflatten(-1, (2, self.num_heads, self.head_dim)).permute(0, 2, 3, 1, 4)
         weights = torch.stack([self.w_e, self.w_r]).to(x.dtype)[None]  # (1, z, h, m, s)
         scores = plain.given_scores(self._features(heads, ignore), weights, ignore, None)
