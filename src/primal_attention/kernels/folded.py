@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..theory.features import SMALLEST_NORM
-from .tiles import pieces
+from .tiles import cut
 
 
 def features_are_cheaper(rank: int, head_dim: int, width: int) -> bool:
@@ -42,11 +42,11 @@ def attend_folded(
     """x (B, N, d), ignore (B, N) or None, w_in (2d, d), w_out (B or 1, d, 2d): output (B, N, d)."""
     x = x.contiguous()
     out = torch.empty_like(x)
-    cuts = list(pieces(x, w_in.shape[0]))
-    work = x.new_empty(max((p.positions for p in cuts), default=0), w_in.shape[0])
-    for piece in cuts:
-        hidden = None if ignore is None else piece.of(ignore).reshape(-1, 1)
-        rows = piece.of(x).view(-1, x.shape[-1])
+    tiles = list(cut(x, w_in.shape[0]))
+    work = x.new_empty(max((t.positions for t in tiles), default=0), w_in.shape[0])
+    for tile in tiles:
+        hidden = None if ignore is None else tile.of(ignore).reshape(-1, 1)
+        rows = tile.of(x).view(-1, x.shape[-1])
         rows = rows if hidden is None else rows.masked_fill(hidden, 0.0)
         features = work[: len(rows)]
         _linear(rows, w_in, b_in, features)
@@ -54,13 +54,13 @@ def attend_folded(
         norms = torch.linalg.vector_norm(heads, dim=-1, keepdim=True)
         # A zero row becomes an infinite norm. So does NaN, which the features still carry.
         heads.div_(functional.threshold(norms, SMALLEST_NORM, torch.inf, inplace=True))
-        target = piece.of(out).view(-1, x.shape[-1])
-        if len(w_out) == 1 or piece.samples == 1:
-            _linear(features, w_out[0 if len(w_out) == 1 else piece.first], b_out, target)
+        target = tile.of(out).view(-1, x.shape[-1])
+        if len(w_out) == 1 or tile.samples == 1:
+            _linear(features, w_out[0 if len(w_out) == 1 else tile.first], b_out, target)
         else:
-            by_sample = features.view(piece.samples, -1, features.shape[-1])
-            maps = w_out[piece.first : piece.last].transpose(1, 2)
-            torch.baddbmm(b_out, by_sample, maps, out=piece.of(out))
+            by_sample = features.view(tile.samples, -1, features.shape[-1])
+            maps = w_out[tile.first : tile.last].transpose(1, 2)
+            torch.baddbmm(b_out, by_sample, maps, out=tile.of(out))
         if hidden is not None:
             target.masked_fill_(hidden, 0.0)
     return out

@@ -59,7 +59,7 @@ def test_in_pieces(rank, both, make_rows, make_mask, monkeypatch):
     x, ignore = make_rows(3, 7, 6), make_mask(3, 7)
     expected = layer(x, key_padding_mask=ignore)[0]
     for size in (1, 60, 100, 200):
-        monkeypatch.setattr("primal_attention.kernels.tiles.PIECE", size)
+        monkeypatch.setattr("primal_attention.kernels.tiles.TILE", size)
         with torch.no_grad():
             assert_close(folded(x, key_padding_mask=ignore)[0], expected, **EXACT)
 

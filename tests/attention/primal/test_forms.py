@@ -8,14 +8,14 @@ from torch.testing import assert_close
 
 from primal_attention import fold_
 from primal_attention.attention.primal import compute
-from primal_attention.kernels import anchors, products
+from primal_attention.kernels import anchors, tiles
 from primal_attention.kernels import decoding as short
 
 EXACT = {"rtol": 1e-9, "atol": 1e-10}
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("length", [1, 2, 9, products.SHORT - 1, products.SHORT, 300])
+@pytest.mark.parametrize("length", [1, 2, 9, tiles.SHORT - 1, tiles.SHORT, 300])
 @pytest.mark.parametrize("n", [1, 4, 40, 350])
 def test_anchors_and_lengths(make_layer, make_rows, make_mask, run, n, length, masked):
     """Fewer and more anchors than positions; sequences below and above the short ones."""
@@ -29,7 +29,7 @@ def test_anchors_and_lengths(make_layer, make_rows, make_mask, run, n, length, m
 
 
 @pytest.mark.parametrize("kind", ["free", "tied"])
-@pytest.mark.parametrize("length", [2, products.SHORT - 1, products.SHORT])
+@pytest.mark.parametrize("length", [2, tiles.SHORT - 1, tiles.SHORT])
 def test_short_sequences(make_layer, make_rows, make_mask, run, kind, length):
     layer, x, ignore = make_layer(kind), make_rows(4, length, 6), make_mask(4, length)
     assert_close(run(layer, x, ignore=ignore), run(layer, x, ignore=ignore, fast=False), **EXACT)

@@ -83,7 +83,7 @@ def test_dropout_with_a_fixed_draw(kind, fast, make_layer, make_rows, make_mask)
 def test_in_pieces_with_dropout(kind, most, make_layer, make_rows, make_mask, monkeypatch):
     layer = small(make_layer, kind, dropout=0.3)
     channels = 2 * 4 + 2 * 2 * 2
-    monkeypatch.setattr("primal_attention.kernels.tiles.PIECE", most * channels)
+    monkeypatch.setattr("primal_attention.kernels.tiles.TILE", most * channels)
     call = function(layer, make_mask(2, 4), cross=False, seed=3, positions="sum")
     assert gradcheck(call, arguments(layer, make_rows))
 

@@ -469,7 +469,7 @@ def test_uninitialised_memory_is_never_read(
     if cross and kind not in KINDS[:4]:
         return
     channels = 2 * 6 + 2 * 2 * 2
-    monkeypatch.setattr("primal_attention.kernels.tiles.PIECE", most * channels)
+    monkeypatch.setattr("primal_attention.kernels.tiles.TILE", most * channels)
     layer = make_layer(kind)
     x, y = make_rows(3, 7, 6), make_rows(3, 4, 6, seed=3) if cross else None
     ignore = make_mask(3, 4 if cross else 7) if masked else None

@@ -211,7 +211,7 @@ def test_in_pieces(kind, most, make_layer, make_rows, make_mask, gradients, run,
     """At most `most` positions a piece: sequences and batches are cut, evenly or not."""
     layer = make_layer(kind, seed=most)
     channels = 2 * layer.embed_dim + 2 * layer.num_heads * layer.rank
-    monkeypatch.setattr("primal_attention.kernels.tiles.PIECE", most * channels)
+    monkeypatch.setattr("primal_attention.kernels.tiles.TILE", most * channels)
     for length in (1, 7):
         x, ignore = make_rows(3, length, 6, seed=length), make_mask(3, length)
         probe = make_rows(3, length, 6, seed=5)
@@ -230,7 +230,7 @@ def test_pieces_change_nothing(kind, most, length, make_layer, make_rows, run, m
     x = make_rows(2, length, 6, seed=length)
     expected = run(layer, x, fast=False)
     channels = 2 * layer.embed_dim + 2 * layer.num_heads * layer.rank
-    monkeypatch.setattr("primal_attention.kernels.tiles.PIECE", most * channels + 1)
+    monkeypatch.setattr("primal_attention.kernels.tiles.TILE", most * channels + 1)
     found = run(layer, x, fast=True)
     for a, b in zip(found[:2], expected[:2], strict=True):
         assert_close(a, b, **EXACT)

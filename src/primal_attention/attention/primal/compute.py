@@ -16,10 +16,9 @@ from ...kernels.anchors import (
 )
 from ...kernels.decoding import attend_short, is_short
 from ...kernels.folded import attend_folded, features_are_cheaper, fold_weights
-from ...kernels.given import attend_given
+from ...kernels.passes import attend_fixed, attend_tied
 from ...kernels.scan import running_mean
 from ...kernels.shards import Shards, current_shards
-from ...kernels.tied import attend_tied
 from ...theory.features import Cosine
 from ...theory.ledger import Entry
 from ...theory.objective import trace_term
@@ -143,7 +142,7 @@ def _evaluate(
             if _folding_pays(layer, call.x, projections):
                 maps = maps._replace(w_out=fold_weights(maps.w_out, projections))
                 return Result(attend_folded(call.x, hidden, *maps, sides=sides), None)
-        out, energy = attend_given(
+        out, energy = attend_fixed(
             call.x, hidden, maps.w_in, maps.b_in, projections.flatten(1, 2), maps.w_out, maps.b_out,
             sides=sides, dropout=_dropout(layer), want_energy=want_energy,
         )  # fmt: skip
