@@ -82,7 +82,7 @@ def test_facts_of_primal():
     info = attention_info("primal")
     assert info.build is PrimalAttention
     assert "Primal-Attention" in info.paper
-    assert info.options["rank"].default is inspect.Parameter.empty
+    assert info.options["rank"].default is None
     assert info.options["weights"].default == "data"
 
 
@@ -118,8 +118,8 @@ def test_an_unknown_option_suggests_the_near_one():
 
 
 def test_a_missing_option_is_named():
-    with pytest.raises(ValueError, match=r"attention 'primal' expects the option 'rank'"):
-        make_attention("primal", 8, 2, causal=True)
+    with pytest.raises(ValueError, match=r"attention 'linformer' expects the option 'max_length'"):
+        make_attention("linformer", 8, 2)
 
 
 @pytest.mark.usefixtures("own_registry")

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from ..attention.primal import PrimalAttention, PrimalState
-from ..attention.primal.compute import attend
+from ..attention.primal import PrimalAttention
 from ..attention.primal.rotary import RotaryPrimalAttention
 
 
@@ -64,10 +63,7 @@ class Converted(nn.Module):
         if not isinstance(primal, PrimalAttention):
             raise TypeError(f"primal is a {type(primal).__name__}; expected PrimalAttention")
         sequences, _ = primal._arrange(call.x, call.context, None, call.ignore)
-        state: PrimalState | None = call.state
-        if primal.causal and state is None:
-            state = primal.init_state(len(sequences.x))
-        out, after = attend(primal, sequences, state, record=primal.training)
+        out, after = primal._attend(sequences, call.state, record=primal.training)
         return sequences.restore(out), after
 
 

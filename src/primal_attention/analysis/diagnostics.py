@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..adapters.converted import Converted
 from ..attention import PrimalAttention
 from ..attention.inputs import Sequences
+from ..attention.primal import FoldedPrimalAttention
 from ..theory.objective import trace_term
 from .capture import Found, find_attentions, run
 from .moments import Moments, primal_moments
@@ -136,7 +137,8 @@ def ksvd_diagnostics(model_or_attention: nn.Module, inputs: Any) -> KSVDDiagnost
 
 
 def _diagnose(layer: PrimalAttention, call: Sequences) -> dict[str, Tensor | None]:
-    layer._expect_unfolded("ksvd_diagnostics")
+    if isinstance(layer, FoldedPrimalAttention):
+        raise ValueError("it has no W_e and W_r of its own; expected a layer that is not folded")
     if layer.feature_map.positive or (layer.causal and layer.weights == "tied"):
         raise ValueError(
             "features normalised over positions, or a causal tied layer, make no one KSVD problem"

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..attention.primal.compute import count_valid
-from ..kernels import reference as plain
+from ..distributed import WHOLE
+from ..kernels import reference
 from ..kernels.anchors import anchor_rows
 from ..kernels.scan import running_mean
 from ..theory.features import Cosine
@@ -92,7 +92,7 @@ def primal_moments(layer: PrimalAttention, call: Sequences, *, products: bool = 
     a, b = factors.a, factors.b
     return Moments(
         _triangle(a), _triangle(b), None, None, None, None,
-        _count_q(call), count_valid(call.y, call.ignore),
+        _count_q(call), WHOLE.count(call.y, call.ignore),
     )  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def _by_chunks(layer: PrimalAttention, call: Sequences, products: bool) -> Momen
     dual_e, dual_r = keys.duals if keys.duals is not None else (None, None)
     return Moments(
         queries.triangles[0], keys.triangles[1], keys.cross, anchors, dual_e, dual_r,
-        _count_q(call), count_valid(call.y, call.ignore),
+        _count_q(call), WHOLE.count(call.y, call.ignore),
     )  # fmt: skip
 
 
@@ -147,15 +147,15 @@ class _Sums:
             if state is not None:  # free weights: features of the running mean
                 part, sums, seen = running_mean(part, hidden, state.sums, state.seen)
                 state = state._replace(sums=sums, seen=seen)
-            part = plain.hide(part, hidden)
-            phi = plain.features(part, maps.w_in, maps.b_in, layer.feature_map)
-            phi = plain.hide_features(phi, hidden).to(_wide(phi))  # (B, 2, h, c, p)
+            part = reference.hide(part, hidden)
+            phi = reference.features(part, maps.w_in, maps.b_in, layer.feature_map)
+            phi = reference.hide_features(phi, hidden).to(_wide(phi))  # (B, 2, h, c, p)
             for side in self.sides:
                 self.triangles[side] = _grow(self.triangles[side], phi[:, side])
             if self.cross is not None:
                 self.cross += phi[:, 1].mT @ phi[:, 0]
             if self.duals is not None:
-                dual = plain.duals(part, layer.dual_weight, layer.num_heads).to(phi.dtype)
+                dual = reference.duals(part, layer.dual_weight, layer.num_heads).to(phi.dtype)
                 for side in (0, 1):
                     self.duals[side] += phi[:, side].mT @ dual[:, side]
 
@@ -181,7 +181,7 @@ def _grow(triangle: Tensor, rows: Tensor) -> Tensor:
 
 
 def _count_q(call: Sequences) -> Tensor:
-    return count_valid(call.x, call.ignore if call.is_self else None)
+    return WHOLE.count(call.x, call.ignore if call.is_self else None)
 
 
 def _wide(x: Tensor) -> torch.dtype:

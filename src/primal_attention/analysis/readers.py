@@ -16,7 +16,6 @@ from ..attention import PrimalAttention, SoftmaxAttention
 from ..attention.base import Attention
 from ..attention.inputs import Sequences
 from ..attention.masks import padding_mask
-from ..attention.primal.dual import dense_kernel
 from ..theory.factors import KernelFactors
 from .kernels import HeadMatrix, MatrixHead, SoftmaxHead
 from .moments import primal_moments
@@ -104,7 +103,7 @@ def primal_call(module: nn.Module, call: Call) -> tuple[PrimalAttention, Sequenc
 def _primal(module: PrimalAttention | Converted, call: Call, out: Any) -> Seen:
     layer, sequences = primal_call(module, call)
     if layer.causal and layer.weights == "tied":  # a triangle: no small factors
-        return _matrices(dense_kernel(layer, sequences))
+        return _matrices(layer.dense_kernel(sequences))
     return primal_moments(layer, sequences).singular_values()
 
 

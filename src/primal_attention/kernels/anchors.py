@@ -1,6 +1,6 @@
-"""The rows F_X that carry a sequence into data-dependent weights (spec: `W_e|X = F_X^T W_e`).
+"""The rows F_X that carry a sequence into data-dependent weights, `W_e|X = F_X^T W_e`.
 
-Anchors stand among the VALID positions only, so padding never enters, and rows repeat where a
+Anchors are taken from the VALID positions only, so padding never enters, and rows repeat where a
 sequence has fewer valid positions than there are anchors: one layer serves every length.
 """
 
@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ..distributed import WHOLE, WholeSequence
 from ..theory.precision import widen
 from .ordering import valid_first
-from .shards import Shards
+from .reference import hide
 
 
 def sampled_positions(length: Tensor, n: int) -> Tensor:
@@ -47,14 +48,29 @@ def _round_half_even(a: int, b: int) -> int:
     return whole + (2 * rest > b or (2 * rest == b and whole % 2 == 1))
 
 
-def anchor_rows(x: Tensor, ignore: Tensor | None, n: int, rule: str) -> tuple[Tensor, Tensor]:
-    """n rows (B, n, d) of the valid part of x by a rule, and x itself, to be used from now on (see
-    `sample_anchors`). A sample without any valid position has zero rows."""
+def anchor_weights(
+    x: Tensor, ignore: Tensor | None, w: Tensor, rule: str, shards: WholeSequence, *, eager: bool
+) -> tuple[Tensor, Tensor]:
+    """x (B, N, d) itself, to be used from now on (see `sample_anchors`), and `W_e|X = F_X^T W_e`,
+    transposed, (B, 2, h, s, p), of the parameters w (2, h, s, n)."""
+    # a graph with a dynamic length must not ask how long the sequence is: eager mode first
+    summed = eager and rule == "sample" and shards.whole and w.shape[-1] > x.shape[1]
+    if summed and x.device.type in ("cpu", "cuda"):  # where there are sums of rows
+        return x, spread_projections(x, ignore, w)
+    x, rows = anchor_rows(x, ignore, w.shape[-1], rule, shards)
+    return x, anchor_projections(rows, w)
+
+
+def anchor_rows(
+    x: Tensor, ignore: Tensor | None, n: int, rule: str, shards: WholeSequence = WHOLE
+) -> tuple[Tensor, Tensor]:
+    """x itself, to be used from now on (see `sample_anchors`), and F_X: n rows (B, n, d) of its
+    valid part by a rule. A sample without any valid position has zero rows."""
     if rule == "mean":
-        clean = x if ignore is None else x.masked_fill(ignore.unsqueeze(-1), 0.0)
-        rows = mean_anchors(clean, ignore, n)
-    else:
-        x, rows = sample_anchors(x, ignore, n)
+        return x, mean_anchors(hide(x, ignore), ignore, n, shards)
+    if not shards.whole:
+        return x, _sharded_sample(x, ignore, n, shards)
+    x, rows = sample_anchors(x, ignore, n)
     if ignore is not None:
         rows = rows.masked_fill(ignore.all(-1)[:, None, None], 0.0)
     return x, rows
@@ -98,8 +114,8 @@ def spread_projections(x: Tensor, ignore: Tensor | None, w: Tensor) -> Tensor:
 
 
 class _Spread(torch.autograd.Function):
-    """Sums (B, N, c) of the rows w (n, c) whose anchors stand at each position. before (B, N): the
-    anchors that stand before it; at (B, n): where each stands. Both ways a sum of rows."""
+    """Sums (B, N, c) of the rows w (n, c) whose anchors are at each position. before (B, N): the
+    anchors before it; at (B, n): the position of each. Both ways a sum of rows."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, before: Tensor, at: Tensor) -> Tensor:
@@ -154,54 +170,32 @@ class _Rows(torch.autograd.Function):
         return g.scatter_add_(1, index, g_rows), None
 
 
-def sharded_anchor_rows(
-    x: Tensor, ignore: Tensor | None, n: int, rule: str, shards: Shards
-) -> tuple[Tensor, Tensor]:
-    """`anchor_rows` where x is this worker's part of the sequences; only rows travel."""
-    length = x.shape[1] if ignore is None else (~ignore).sum(-1)
-    own = torch.full((len(x),), length, device=x.device) if isinstance(length, int) else length
-    everywhere = shards.gather(own)  # (workers, B)
-    first, total = everywhere[: shards.rank].sum(0), everywhere.sum(0)
-    if rule == "mean":
-        clean = x if ignore is None else x.masked_fill(ignore.unsqueeze(-1), 0.0)
-        return x, mean_anchors(clean, ignore, n, first=first, total=total, shards=shards)
-    at = sampled_positions(total, n) - first.unsqueeze(-1)  # (B, n), counted from this part's first
-    here = (at >= 0) & (at < own.unsqueeze(-1))
-    at = at.clamp(min=0).minimum((own - 1).clamp(min=0).unsqueeze(-1))
+def _sharded_sample(x: Tensor, ignore: Tensor | None, n: int, shards: WholeSequence) -> Tensor:
+    """The sampled rows where x is this worker's part of the sequences; only rows travel."""
+    own = WHOLE.count(x, ignore).unsqueeze(-1)  # (B, 1)
+    first, total = shards.number(torch.zeros_like(own), own.squeeze(-1))
+    at = sampled_positions(total, n) - first  # (B, n), counted from this part's first
+    here = (at >= 0) & (at < own)
+    at = at.clamp(min=0).minimum((own - 1).clamp(min=0))
     if ignore is not None:
         at = valid_first(ignore)[0].gather(1, at)
     rows = x.gather(1, at.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
-    return x, shards.total(rows.masked_fill(~here.unsqueeze(-1), 0.0))
+    return shards.total(rows.masked_fill(~here.unsqueeze(-1), 0.0))
 
 
-def mean_anchors(
-    x: Tensor,
-    ignore: Tensor | None,
-    n: int,
-    *,
-    first: Tensor | int = 0,
-    total: Tensor | None = None,
-    shards: Shards | None = None,
-) -> Tensor:
+def mean_anchors(x: Tensor, ignore: Tensor | None, n: int, shards: WholeSequence) -> Tensor:
     """Means of n equal segments of the valid rows of x (B, N, d): (B, n, d).
 
     Segment i holds the valid positions j with `floor(j k / L) = floor(i k / n)`, `k = min(n, L)`:
-    consecutive, all positions used once, sizes equal up to one; for L < n single rows repeat. Where
-    x is a part, `first` (B,) valid positions of `total` (B,) stand before it.
+    consecutive, all positions used once, sizes equal up to one; for L < n single rows repeat.
     """
     batch, length, width = x.shape
     if ignore is None:
         rank = torch.arange(length, device=x.device).expand(batch, length)
-        valid_length = torch.full((batch,), length, device=x.device)
     else:
-        valid = ~ignore
-        rank = valid.cumsum(-1) - 1
-        valid_length = valid.sum(-1)
-    if total is not None:
-        valid_length = total
-    if isinstance(first, Tensor):
-        rank = rank + first.unsqueeze(-1)
-    count = valid_length.clamp(min=1).unsqueeze(-1)  # (B, 1)
+        rank = (~ignore).cumsum(-1) - 1
+    rank, count = shards.number(rank, WHOLE.count(x, ignore))
+    count = count.clamp(min=1).unsqueeze(-1)  # (B, 1)
     segments = count.clamp(max=n)
     segment = (rank * segments) // count  # (B, N)
     if ignore is not None:
@@ -211,8 +205,7 @@ def mean_anchors(
     sums = wide.new_zeros(batch, n + 1, width).scatter_add(1, index, wide)
     sizes = torch.zeros(batch, n + 1, dtype=torch.long, device=x.device)
     sizes = sizes.scatter_add(1, segment, torch.ones_like(segment))
-    if shards is not None:
-        sums, sizes = shards.total(sums[:, :n]), shards.sum_(sizes[:, :n].contiguous())
-    means = sums[:, :n] / sizes[:, :n].clamp(min=1).unsqueeze(-1)
+    sums, sizes = shards.total(sums[:, :n]), shards.sum_(sizes[:, :n])
+    means = sums / sizes.clamp(min=1).unsqueeze(-1)
     chosen = torch.arange(n, device=x.device) * segments // n  # (B, n)
     return means.to(x.dtype).gather(1, chosen.unsqueeze(-1).expand(-1, -1, width))

@@ -1,9 +1,8 @@
-"""Primal-Attention in ordinary differentiable operations: the truth of the hand-written passes.
+"""The steps of Primal-Attention in plain differentiable operations: the truth of every fast pass.
 
-It is what runs inside compiled and exported graphs, with feature maps other than the cosine, for
-causal tied weights, and where a second derivative is wanted. Shapes: B samples, N positions, h
-heads of width p, m features, s directions; dimension z = 2 holds (queries, keys), (W_e, W_r) or
-(e, r).
+They serve in compiled and exported graphs, with feature maps other than the cosine, for causal tied
+weights, and where a second derivative is wanted. Shapes: B samples, N positions, h heads of width
+p, m features, s directions; dimension z = 2 holds (queries, keys), (W_e, W_r) or (e, r).
 """
 
 from __future__ import annotations
@@ -49,16 +48,26 @@ def normaliser(phi: Tensor, key_sum: Tensor) -> Tensor:
     return (phi[:, 0].to(key_sum.dtype) * key_sum).sum(-1)[:, None, :, :, None]
 
 
-def given_scores(
-    phi: Tensor, weights: Tensor, ignore: Tensor | None, key_sum: Tensor | None
+def scores(
+    phi: Tensor,
+    weights: Tensor,
+    ignore: Tensor | None,
+    key_sum: Tensor | None = None,
+    tied_sums: Tensor | None = None,
 ) -> Tensor:
-    """`e = W_e|X^T phi_q`, `r = W_r|X^T phi_k` (equation 9), both scaled by D^{-1/2} if the feature
-    map has a normaliser. weights: (B or 1, z, h, m, s); scores: (B, z, h, N, s)."""
-    scores = phi @ weights.to(phi.dtype)
-    if key_sum is not None:
-        scaled = scores * inverse_positive(normaliser(phi, key_sum)).sqrt()
-        scores = scaled.to(scores.dtype)
-    return hide_features(scores, ignore)
+    """`e = W_e|X^T phi_q`, `r = W_r|X^T phi_k` (equation 9), (B, z, h, N, s), zero where ignored.
+
+    weights: (B or 1, z, h, m, s). With a positive feature map, fixed weights have both scaled by
+    D^{-1/2} (see `normaliser`), tied ones divide by the row sums of both kernels (`tied_ratio`).
+    """
+    if tied_sums is not None:
+        found = tied_ratio(phi, weights, tied_sums)
+    else:
+        found = phi @ weights.to(phi.dtype)
+        if key_sum is not None:
+            scaled = found * inverse_positive(normaliser(phi, key_sum)).sqrt()
+            found = scaled.to(found.dtype)
+    return hide_features(found, ignore)
 
 
 def inverse_positive(denominator: Tensor) -> Tensor:
@@ -86,12 +95,10 @@ def tied_weights(phi: Tensor, dual: Tensor, scale: Tensor) -> Tensor:
     return sums.flip(1)
 
 
-def tied_scores(phi: Tensor, weights: Tensor, sums: Tensor | None) -> Tensor:
-    """Scores of the points phi (B, z, h, N, m). With a positive feature map, `sums` (B, z, h, m)
-    are c times the sums of phi_q and phi_k over the context, and scores are divided by
-    `phi_q (Phi_k^T 1)` and `phi_k (Phi_q^T 1)`: the constant c cancels."""
-    if sums is None:
-        return phi @ weights
+def tied_ratio(phi: Tensor, weights: Tensor, sums: Tensor) -> Tensor:
+    """Scores of the points phi (B, z, h, N, m) with positive features and tied weights, divided by
+    `phi_q (Phi_k^T 1)` and `phi_k (Phi_q^T 1)`. `sums` (B, z, h, m) are c times the sums of phi_q
+    and phi_k over the context: the constant c cancels."""
     # Any factor of a row of phi, or of the context, cancels too: bring both to size 1.
     sums = widen(sums).flip(1).unsqueeze(-1)  # (B, z, h, m, 1)
     size = inverse_positive(sums.detach().amax(-2, keepdim=True))

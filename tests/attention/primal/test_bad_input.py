@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from primal_attention import PrimalAttention, ksvd_loss
+from primal_attention import PrimalAttention, ksvd_loss, make_attention
 from primal_attention.theory import PositiveRandomFeatures
 
 KINDS = ["data-sample", "data-mean", "free", "tied", "free-causal", "tied-causal"]
@@ -47,9 +47,12 @@ def test_options(options, message):
         PrimalAttention(**arguments)
 
 
-def test_rank_is_required():
-    with pytest.raises(TypeError, match="rank"):
-        PrimalAttention(6, 2)
+@pytest.mark.parametrize(("heads", "rank"), [(1, 4), (2, 2), (4, 1), (8, 1)])
+def test_the_rank_has_a_default_below_the_width_of_a_head(heads, rank):
+    layer = PrimalAttention(8, heads)
+    assert layer.rank == make_attention("primal", 8, heads).rank == rank
+    assert f"rank={rank}" in repr(layer)
+    assert layer(torch.randn(2, 5, 8))[0].shape == (2, 5, 8)
 
 
 # -- sequences -------------------------------------------------------------------------------------

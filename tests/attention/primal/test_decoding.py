@@ -10,15 +10,15 @@ from torch import nn
 from torch.testing import assert_close
 
 from primal_attention import fold_
-from primal_attention.attention.primal import compute
-from primal_attention.kernels import decoding as short
+from primal_attention.attention.primal import layer as module
+from primal_attention.kernels import dispatch
 
 EXACT = {"rtol": 1e-10, "atol": 1e-11}
 both = pytest.mark.parametrize("kind", ["free-causal", "tied-causal"])
 
 
 def plainly(layer, x, state):
-    """A call by the ordinary operations, which are never short."""
+    """A call by the reference."""
     reference = copy.deepcopy(layer)
     reference.fast = False
     with torch.no_grad():
@@ -27,14 +27,15 @@ def plainly(layer, x, state):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The lengths that the short pass was asked for."""
+    """The lengths of the calls that take this path."""
     seen = []
 
-    def attend_short(layer, x, state):
-        seen.append(x.shape[1])
-        return short.attend_short(layer, x, state)
+    def choose_path(x, *given, **options):
+        path = dispatch.choose_path(x, *given, **options)
+        seen.extend([x.shape[1]] if path == "decoding" else [])
+        return path
 
-    monkeypatch.setattr(compute, "attend_short", attend_short)
+    monkeypatch.setattr(module, "choose_path", choose_path)
     return seen
 
 
@@ -113,7 +114,7 @@ def test_where_it_serves(kind, make_layer, make_rows, calls):
     with torch.no_grad():
         layer(x)
         assert calls.pop() == 3
-        layer(make_rows(1, short.MOST_POSITIONS + 1, 6))  # too long
+        layer(make_rows(1, dispatch.DECODED + 1, 6))  # too long
         layer(x, key_padding_mask=torch.zeros(2, 3, dtype=torch.bool))
         layer.train()(x)  # dropout, and the objective wants its sums
     layer.eval()(x)  # a gradient may be wanted

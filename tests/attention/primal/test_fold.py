@@ -8,6 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from primal_attention import PrimalAttention, fold_, ksvd_loss
+from primal_attention.attention.primal import FoldedPrimalAttention
 
 EXACT = {"rtol": 1e-10, "atol": 1e-11}
 FREE = ["free", "free-causal"]
@@ -90,8 +91,8 @@ def test_streaming(rank, feature_map, both, make_rows):
 
 def test_original_stays_as_it_was(both, make_rows):
     layer, folded = both("free")
-    assert layer.folded is None
-    assert folded.folded
+    assert type(layer) is PrimalAttention
+    assert type(folded) is FoldedPrimalAttention
     layer.train()(make_rows(1, 4, 6))
     ksvd_loss(layer).backward()
     assert layer.w_e.grad.abs().max() > 0
@@ -140,8 +141,9 @@ def test_folds_all_free_layers_of_a_model(make_layer, make_rows):
     x = make_rows(2, 5, 6)
     expected = model(x)
     assert fold_(model) is model
-    assert [model.first.folded, model.second.folded] == ["features", None]
-    assert model.third.folded
+    assert model.first.folded == "features"
+    assert not isinstance(model.second, FoldedPrimalAttention)
+    assert isinstance(model.third, FoldedPrimalAttention)
     assert_close(model(x), expected, **EXACT)
     assert not any(p.requires_grad for p in model.first.parameters())
     assert "folded" in repr(model.first)
@@ -166,6 +168,19 @@ def test_no_training_of_a_folded_layer(make_layer, make_rows):
     streaming = fold_(make_layer("free-causal", dropout=0.5).train())
     with pytest.raises(RuntimeError, match=r"inference only; expected model\.eval\(\)"):
         streaming.prefill(make_rows(1, 3, 6))
+
+
+def test_the_object_stays(make_layer, make_rows):
+    """Hooks and references to a layer survive; a folded layer can also be made beside it."""
+    layer, x, calls = make_layer("free").eval(), make_rows(1, 3, 6), []
+    layer.register_forward_hook(lambda *_: calls.append(0))
+    beside, expected = FoldedPrimalAttention(layer), layer(x)[0]
+    assert type(layer) is PrimalAttention
+    assert fold_(layer) is layer
+    assert_close(layer(x)[0], expected, **EXACT)
+    assert len(calls) == 2
+    assert_close(beside(x)[0], expected, **EXACT)
+    assert beside.in_proj_weight.data_ptr() != layer.in_proj_weight.data_ptr()
 
 
 def test_other_types(both, make_rows):

@@ -1,4 +1,4 @@
-"""One layer has several forms of the same products, by size: all agree with the plain one."""
+"""One layer has several forms of the same products, by size: all agree with the reference."""
 
 import copy
 
@@ -7,9 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from primal_attention import fold_
-from primal_attention.attention.primal import compute
-from primal_attention.kernels import anchors, tiles
-from primal_attention.kernels import decoding as short
+from primal_attention.kernels import anchors, dispatch, tiles
 
 EXACT = {"rtol": 1e-9, "atol": 1e-10}
 
@@ -40,7 +38,7 @@ def test_many_anchors_take_the_summed_weights(make_layer, make_rows, monkeypatch
     calls = []
     summed = anchors.spread_projections
     monkeypatch.setattr(
-        compute, "spread_projections", lambda *given: calls.append(0) or summed(*given)
+        anchors, "spread_projections", lambda *given: calls.append(0) or summed(*given)
     )
     layer = make_layer("data-sample", anchors=20)
     layer(make_rows(2, 19, 6))
@@ -71,10 +69,10 @@ def test_inference_folds_by_itself(
     x = make_rows(batch, length, 6)
     ignore = make_mask(batch, length) if masked else None
     folded = []
-    monkeypatch.setattr(short, "MOST_POSITIONS", 0)  # causal ones have a pass of their own
-    fold_weights = compute.fold_weights
+    monkeypatch.setattr(dispatch, "DECODED", 0)  # causal ones have a pass of their own
+    fold_weights = dispatch.fold_weights
     monkeypatch.setattr(
-        compute, "fold_weights", lambda *given: folded.append(0) or fold_weights(*given)
+        dispatch, "fold_weights", lambda *given: folded.append(0) or fold_weights(*given)
     )
     with torch.no_grad():
         out = layer(x, key_padding_mask=ignore)[0]

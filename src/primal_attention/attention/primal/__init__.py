@@ -1,9 +1,8 @@
-"""Primal-Attention: `layer.py` is the module, `compute.py` one call of it, `plain.py` the readable
-truth, `steps.py` with `given.py` and `tied.py` the hand-written passes, `folded.py` their inference
-form after `fold.py`."""
+"""Primal-Attention: `layer.py` is to be read from top to bottom. Beside it are the parameters, the
+dual view, the folded form and the variant for decoders with rotary positions."""
 
-from .fold import fold_
+from .folded import FoldedPrimalAttention, fold_
 from .layer import PrimalAttention
 from .state import PrimalState
 
-__all__ = ["PrimalAttention", "PrimalState", "fold_"]
+__all__ = ["FoldedPrimalAttention", "PrimalAttention", "PrimalState", "fold_"]

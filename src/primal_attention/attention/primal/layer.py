@@ -1,26 +1,60 @@
-"""Primal-Attention as a module with the calling convention of nn.MultiheadAttention."""
+"""Primal-Attention, to be read from top to bottom: options, calls, equation (9), the terms of J.
+
+The steps are those of `kernels/reference.py`; where `kernels/dispatch.py` says so, a fast pass that
+does several of them at once takes their place.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from contextlib import nullcontext
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from ...kernels.shards import current_shards
-from ...theory.factors import KernelFactors
+from ...distributed import WHOLE, WholeSequence, current_shards
+from ...kernels import decoding, dispatch, reference
+from ...kernels.anchors import anchor_weights
+from ...kernels.dispatch import Maps, Path, autocast_type, choose_path
+from ...kernels.reference import hide, hide_features
+from ...kernels.scan import running_mean
 from ...theory.features import FeatureMap, make_feature_map
-from ...theory.ledger import Ledger
-from ...theory.objective import Positions
-from ...theory.precision import widen
-from ...theory.problem import KSVDProblem
-from ..base import Streaming
+from ...theory.ledger import Entry
+from ...theory.precision import widen, without_autocast
+from ..inputs import Sequences
 from ..masks import check_attention_mask
 from ..registry import register
-from . import dual
-from .compute import Maps, attend
+from .dual import DualView
 from .options import AnchorRule, Weights, check_options
+from .parameters import PrimalParameters
 from .state import PrimalState
+
+
+class Run(NamedTuple):
+    """One call on its way through equation (9)."""
+
+    call: Sequences  # in the type of the computation
+    maps: Maps
+    path: Path
+    shards: WholeSequence
+    dropout: float
+    want_energy: bool
+
+    @property
+    def hidden(self) -> Tensor | None:
+        """The ignored queries (B, N)."""
+        return self.call.ignore if self.call.is_self else None
+
+    def energy(self, scores: Tensor) -> Tensor | None:
+        return reference.energy(scores) if self.want_energy else None
+
+
+class Result(NamedTuple):
+    out: Tensor  # (B, N, d)
+    energy: Tensor | None  # (B, z, h, s): sums of squared e over queries, of squared r over keys
+    tied: Tensor | None = None  # tied weights (B, z, ...), for the trace in J
+    state: PrimalState | None = None
 
 
 @register(
@@ -32,14 +66,15 @@ from .state import PrimalState
     streaming=True,
     any_length=True,
 )
-class PrimalAttention(Streaming):
+class PrimalAttention(PrimalParameters, DualView):
     """Self- or cross-attention as an asymmetric kernel SVD in the primal: linear in the length.
 
     Per head (width p = embed_dim / num_heads), with features phi of queries and keys,
 
         e(x) = W_e|X^T phi_q(x)    r(x) = W_r|X^T phi_k(x)    o(x) = W_c [e(x); r(x)]        (9)
 
-    then heads are concatenated and projected. `rank` is s, the number of directions. The kinds of
+    then heads are concatenated and projected. `rank` is s, the number of directions, by default
+    half the width of a head: a rank that is not below that width reduces nothing. The kinds of
     weights:
 
     - `"data"`: `W_e|X = F_X^T W_e` with F_X the head's slice of `anchors` rows of the sequence
@@ -58,17 +93,13 @@ class PrimalAttention(Streaming):
 
     has_values = False
     fast: bool = True
-    folded: Literal["scores", "features"] | None = None  # see fold.py
-    folded_projections: Tensor
-    folded_w_out: Tensor
-    folded_b_out: Tensor
 
     def __init__(
         self,
         embed_dim: int,
         num_heads: int,
         *,
-        rank: int,
+        rank: int | None = None,
         weights: Weights = "data",
         anchors: int | None = None,
         rank_multi: int = 10,
@@ -84,6 +115,7 @@ class PrimalAttention(Streaming):
         super().__init__(
             embed_dim, num_heads, causal=causal, dropout=dropout, batch_first=batch_first
         )
+        rank = max(1, self.head_dim // 2) if rank is None else rank
         check_options(rank, weights, anchors, rank_multi, anchor_rule, causal)
         self.rank, self.weights, self.anchor_rule = rank, weights, anchor_rule
         self.anchors = (anchors or rank * rank_multi) if weights == "data" else None
@@ -94,44 +126,7 @@ class PrimalAttention(Streaming):
                 f'the feature map has {features} features; weights="data" expects head_dim = '
                 f"{self.head_dim}, the width of the rows in F_X"
             )
-
-        def new(*shape: int) -> nn.Parameter:
-            return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-
-        def linear(inputs: int, outputs: int) -> nn.Linear:
-            return nn.Linear(inputs, outputs, bias=bias, device=device, dtype=dtype)
-
-        self.in_proj_weight = new(2 * embed_dim, embed_dim)  # W_q, then W_k
-        self.in_proj_bias = new(2 * embed_dim) if bias else None
-        if weights == "tied":
-            self.dual_weight = new(2 * num_heads * rank, embed_dim)  # V_e, then V_r
-        else:
-            rows = self.anchors if self.anchors is not None else features
-            self.w_e = new(num_heads, rows, rank)
-            self.w_r = new(num_heads, rows, rank)
-        self.sqrt_lambda = new(num_heads, rank)
-        self.concat = linear(2 * rank, self.head_dim)  # W_c
-        self.out_proj = linear(embed_dim, embed_dim)
-        self.ledger = Ledger()
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Xavier projections, orthogonal W_e and W_r per head, Lambda^{1/2} uniform in (0, 1)."""
-        self._expect_unfolded("reset_parameters")
-        for half in self.in_proj_weight.chunk(2):
-            nn.init.xavier_uniform_(half)
-        if self.weights == "tied":
-            for half in self.dual_weight.chunk(2):
-                nn.init.xavier_uniform_(half)
-        else:
-            for head in (*self.w_e, *self.w_r):
-                _orthogonal_(head)
-        nn.init.uniform_(self.sqrt_lambda)
-        self.concat.reset_parameters()
-        self.out_proj.reset_parameters()
-        for bias in (self.in_proj_bias, self.out_proj.bias):
-            if bias is not None:
-                nn.init.zeros_(bias)
+        self._make_parameters(self.anchors or features, bias, device, dtype)
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -156,127 +151,263 @@ class PrimalAttention(Streaming):
         check_attention_mask(
             attn_mask, is_causal, causal=self.causal, queries=call.x.shape[1], keys=call.y.shape[1]
         )
-        out, _ = attend(self, call, None, record=self.training)
+        out, _ = self._attend(call, None, record=self.training)
         if not need_weights:
             return call.restore(out), None
-        if current_shards() is not None:
+        if not current_shards().whole:
             raise ValueError("need_weights=True was asked of a sharded sequence; expected False")
-        kernel = dual.dense_kernel(self, call)  # (B, h, N, M)
+        kernel = self.dense_kernel(call)  # (B, h, N, M)
         kernel = kernel.mean(1) if average_attn_weights else kernel
         return call.restore(out), kernel if call.batched else kernel.squeeze(0)
 
     def init_state(self, batch_size: int) -> PrimalState:
         """The state of a stream before its first token; causal layers only."""
         self._expect_causal("init_state")
-        like = widen(self.in_proj_weight.detach()[:0])  # sums over a long context: float32 at least
-        seen = torch.zeros(batch_size, dtype=torch.long, device=like.device)
-        features, positive = self.feature_map.output_dim, self.feature_map.positive
-        if self.weights == "tied":
-            sums = like.new_zeros(batch_size, 2, self.num_heads, features, self.rank + positive)
-            return PrimalState(sums, seen, None)
-        key_sum = like.new_zeros(batch_size, self.num_heads, features) if positive else None
-        return PrimalState(like.new_zeros(batch_size, self.embed_dim), seen, key_sum)
+        return self._zero_state(batch_size, self.embed_dim)
 
     def prefill(
-        self,
-        x: Tensor,
-        key_padding_mask: Tensor | None = None,
-        state: PrimalState | None = None,
+        self, x: Tensor, key_padding_mask: Tensor | None = None, state: PrimalState | None = None
     ) -> tuple[Tensor, PrimalState]:
-        """A causal forward over x that goes on from a state and returns the state after it."""
+        """A causal forward over x that continues from a state and returns the state after it."""
         self._expect_causal("prefill")
         call, _ = self._arrange(x, None, None, key_padding_mask)
         before = self.init_state(call.x.shape[0]) if state is None else state
         before.check_batch(call.x.shape[0])
-        out, after = attend(self, call, before, record=False)
+        out, after = self._attend(call, before, record=False)
         if after is None:
             raise RuntimeError("a causal pass must return a state")
         return call.restore(out), after
 
-    # -- the dual view ---------------------------------------------------------------------------
+    # -- equation (9) ----------------------------------------------------------------------------
 
-    def factors(
-        self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
-    ) -> KernelFactors:
-        """The induced kernel K = A B^T (B, h, N, M) without forming it."""
-        return dual.factors(self, self._arrange(query, key, None, key_padding_mask)[0])
+    def _attend(
+        self, call: Sequences, state: PrimalState | None, *, record: bool
+    ) -> tuple[Tensor, PrimalState | None]:
+        """The output (B, N, d) of a checked call, and in causal layers the state after it."""
+        shards, cast = current_shards(), autocast_type(call.x)
+        if not shards.whole and (state is not None or not call.is_self):
+            raise ValueError("a sharded sequence expects self-attention without a state")
+        if self.causal and state is None:
+            state = self.init_state(call.x.shape[0])
+        inference = not self.training and call.ignore is None and shards.whole
+        dtype = cast or call.x.dtype
+        path = choose_path(
+            call.x, dtype, self.feature_map, fast=self.fast, decoding=self.causal and inference
+        )
+        if path == "decoding" and state is not None:
+            return self._decode(call.x, state)
+        x = call.x.to(dtype)
+        call = call._replace(x=x, y=x if call.is_self else call.y.to(dtype))
+        with nullcontext() if cast is None else without_autocast(x.device):
+            dropout = self.dropout if self.training else 0.0
+            record = record and not torch.compiler.is_exporting()
+            run = Run(call, self.maps(dtype), path, shards, dropout, want_energy=record)
+            result = self._fixed(run, state) if self.weights != "tied" else self._tied(run, state)
+            out = result.out
+            if not call.is_self and call.ignore is not None:  # a sample without any valid key
+                out = out.masked_fill(call.ignore.all(-1)[:, None, None], 0.0)
+            if result.energy is not None:
+                count_r = shards.count(call.y, call.ignore)
+                count_e = count_r if call.is_self else shards.count(call.x, None)
+                terms = objective_terms(self, result.energy, result.tied, shards)
+                out = self.ledger.record(out, Entry(terms, count_e, count_r))
+        return out, result.state
 
-    def ksvd_problem(
-        self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
-    ) -> KSVDProblem:
-        """The KSVD problem (6) of this layer on given sequences, per sample and head."""
-        self._expect_unfolded("ksvd_problem")
-        return dual.problem(self, self._arrange(query, key, None, key_padding_mask)[0])
+    def _fixed(self, run: Run, state: PrimalState | None) -> Result:
+        """With data-dependent weights `F_X^T W_e`, or free ones `W_e`, likewise W_r."""
+        call, shards = run.call, run.shards
+        weights = self.projections(call.x.dtype)  # (z, h, s, n)
+        if self.anchors is not None:
+            y, weights = anchor_weights(
+                call.y, call.ignore, weights, self.anchor_rule, shards,
+                eager=run.path != "reference",
+            )  # fmt: skip
+            call = call._replace(x=y if call.is_self else call.x, y=y)
+            return self._evaluate(run._replace(call=call), weights)
+        if state is None:
+            return self._evaluate(run, weights[None])
+        # Causal: queries and keys are replaced by their running means (appendix, figure 3).
+        x, ignore, dtype = call.x, call.ignore, state.sums.dtype
+        before = shards.before(state.sums, lambda: hide(x, ignore).sum(1, dtype=dtype))
+        seen = shards.before(state.seen, lambda: WHOLE.count(x, ignore))
+        mean, sums, seen = running_mean(x, ignore, before, seen)
+        run = run._replace(call=call._replace(x=mean, y=mean))
+        return self._evaluate(run, weights[None], state=PrimalState(sums, seen, state.key_sum))
 
-    def init_ksvd_(
+    def _tied(self, run: Run, state: PrimalState | None) -> Result:
+        """With the weights (14) of the sequence itself, `W_e|X = c sum_j phi_k(x_j) (V_r x_j)^T`,
+        `W_r|X = c sum_i phi_q(x_i) (V_e x_i)^T`; causal: with sums over j <= i."""
+        call, maps, shards = run.call, run.maps, run.shards
+        w_dual = self.dual_weight.to(call.y.dtype)
+        if state is None:
+            scale = 1.0 / shards.count(call.y, call.ignore).clamp(min=1).to(call.y.dtype)
+            if run.path != "reference" and call.is_self and shards.whole:
+                out, energy, weights = dispatch.attend_tied(
+                    call.x, call.ignore, maps, w_dual, scale,
+                    heads=self.num_heads, dropout=run.dropout, want_energy=run.want_energy,
+                )  # fmt: skip
+                return Result(out, energy, weights)
+        at_keys = self._features(call.y, call.ignore, maps)
+        phi = hide_features(at_keys, call.ignore)
+        dual = reference.duals(hide(call.y, call.ignore), w_dual, self.num_heads)
+        if state is not None:
+            scores, weights, state = causal_tied(self, phi, dual, call.ignore, state, shards)
+            out = reference.output(scores, call.ignore, maps.w_out, maps.b_out, run.dropout)
+            return Result(out, run.energy(scores), weights, state)
+        weights = shards.total(reference.tied_weights(phi, dual, scale)).mT  # (B, z, h, s, m)
+        sums = None
+        if self.feature_map.positive:
+            sums = shards.total(widen(phi).sum(-2) * scale[:, None, None, None])
+        return self._evaluate(run, weights, at_keys=at_keys, sums=sums)._replace(tied=weights)
+
+    def _evaluate(
         self,
-        query: Tensor,
-        key_padding_mask: Tensor | None = None,
+        run: Run,
+        weights: Tensor,
         *,
-        key: Tensor | None = None,
-        positions: Positions = "mean",
-    ) -> None:
-        """Start at the exact KSVD of one sequence: J = 0 and the KKT conditions hold on it.
+        at_keys: Tensor | None = None,
+        sums: Tensor | None = None,
+        state: PrimalState | None = None,
+    ) -> Result:
+        """Scores e, r, output and energies at x, with weights (B or 1, z, h, s, m), transposed.
 
-        key (B, M, d): what is asked in cross-attention, and what the mask is of. With free weights
-        a batch counts as one long sequence: J is zero on it as a whole, on its samples only on
-        average. Data-dependent weights expect a batch of one. `positions` is how Lambda will be
-        trained, as in `ksvd_loss`.
+        at_keys: the features of y, if they are there. sums: those of tied positive features.
         """
-        self._expect_unfolded("init_ksvd_")
-        dual.init_ksvd_(self, self._arrange(query, key, None, key_padding_mask)[0], positions)
+        call, maps, hidden = run.call, run.maps, run.hidden
+        positive, key_sum = self.feature_map.positive, None  # Remark 4.1
+        if at_keys is None and not call.is_self and (positive or run.want_energy):
+            at_keys = self._features(call.y, call.ignore, maps)
+        if run.path == "reference":
+            phi = at_keys if call.is_self else None
+            if phi is None:
+                phi = self._features(call.x, hidden, maps)
+            if positive and sums is None:
+                key_sum, state = self._key_sum(run, phi if at_keys is None else at_keys, state)
+            scores = reference.scores(phi, weights.mT, hidden, key_sum, sums)
+            out = reference.output(scores, hidden, maps.w_out, maps.b_out, run.dropout)
+            energy = run.energy(scores)
+        else:  # cosine features: nothing to normalise
+            out, energy = dispatch.attend_fixed(
+                call.x, hidden, maps, weights, dropout=run.dropout, want_energy=run.want_energy
+            )
+        if energy is not None and at_keys is not None and not call.is_self:
+            # J takes r at the keys, not at the queries
+            scores = reference.scores(at_keys, weights.mT, call.ignore, key_sum, sums)
+            energy = torch.stack([energy[:, 0], reference.energy(scores)[:, 1]], dim=1)
+        return Result(out, energy, None, state)
+
+    def _features(self, x: Tensor, ignore: Tensor | None, maps: Maps) -> Tensor:
+        """phi_q and phi_k of every row of x (B, N, d): (B, z, h, N, m)."""
+        return reference.features(hide(x, ignore), maps.w_in, maps.b_in, self.feature_map)
+
+    def _key_sum(
+        self, run: Run, phi: Tensor, state: PrimalState | None
+    ) -> tuple[Tensor, PrimalState | None]:
+        """The sum of phi_k over the keys that normalises positive features (Remark 4.1): (B, h, m),
+        or in causal layers along the positions, (B, h, N, m), with the state after them."""
+        phi_k = widen(hide_features(phi, run.call.ignore)[:, 1])  # (B, h, M, m)
+        if state is None or state.key_sum is None:
+            return run.shards.total(phi_k.sum(-2)), state
+        before = run.shards.before(state.key_sum, lambda: phi_k.sum(-2))
+        key_sum = phi_k.cumsum(-2) + before.unsqueeze(2)
+        return key_sum, state._replace(key_sum=key_sum[:, :, -1])
+
+    def _decode(self, x: Tensor, state: PrimalState) -> tuple[Tensor, PrimalState]:
+        """A few positions of a stream, by the parameters as they are."""
+        expect_linear_parts(self)
+        tied = self.weights == "tied"
+        run = decoding.tied_scores if tied else decoding.free_scores
+        scores, sums, seen = run(
+            x, self.in_proj_weight, self.in_proj_bias,
+            self.dual_weight if tied else self.projections(x.dtype),
+            state.sums, state.seen, heads=self.num_heads,
+        )  # fmt: skip
+        pairs = scores.unflatten(2, (2, self.num_heads)).transpose(2, 3).flatten(3)  # (B, N, h, 2s)
+        heads = F.linear(pairs, self.concat.weight, self.concat.bias)
+        out = F.linear(heads.flatten(2), self.out_proj.weight, self.out_proj.bias)
+        return out, PrimalState(sums, seen, None)
 
     # -- parts -----------------------------------------------------------------------------------
 
     def maps(self, dtype: torch.dtype) -> Maps:
-        """The layer's linear maps in the type of the computation.
-
-        W_c and the output projection are one linear map of the scores: w_out (d, 2h * s).
-        """
-        w_in = self.in_proj_weight.to(dtype)
+        """The layer's linear maps in the type of the computation."""
         b_in = None if self.in_proj_bias is None else self.in_proj_bias.to(dtype)
-        if self.folded:
-            return Maps(w_in, b_in, self.folded_w_out.to(dtype), self.folded_b_out.to(dtype))
-        self.expect_linear_parts()
-        heads = (self.num_heads, self.head_dim)
-        out = self.out_proj.weight.to(dtype).unflatten(1, heads)  # (d, h, p)
-        concat = self.concat.weight.to(dtype)  # (p, 2s)
-        w_out = (out @ concat).unflatten(2, (2, self.rank)).transpose(1, 2).flatten(1)
-        b_out = w_out.new_zeros(self.embed_dim)
-        if self.concat.bias is not None:
-            b_out = out.sum(1) @ self.concat.bias.to(dtype) + self.out_proj.bias.to(dtype)
-        return Maps(w_in, b_in, w_out, b_out)
+        return Maps(self.in_proj_weight.to(dtype), b_in, *output_map(self, dtype))
 
     def projections(self, dtype: torch.dtype) -> Tensor:
-        """The parameters W_e and W_r, transposed: (2, h, s, n)."""
-        if self.folded:
-            return self.folded_projections.to(dtype)
+        """The parameters W_e and W_r, transposed: (z, h, s, n)."""
         return torch.stack([self.w_e, self.w_r]).to(dtype).mT
-
-    def expect_linear_parts(self) -> None:
-        """Refuse parts put in their place whose forward, never called, would do something else."""
-        for name, part in (("concat", self.concat), ("out_proj", self.out_proj)):
-            if not isinstance(part, nn.Linear):
-                raise TypeError(f"{name} is a {type(part).__name__}; expected nn.Linear")
-
-    def _expect_unfolded(self, name: str) -> None:
-        if self.folded:
-            raise RuntimeError(f"{name} needs W_e and W_r; expected a layer that is not folded")
 
     def extra_repr(self) -> str:
         kind = f"weights={self.weights!r}"
         if self.anchors is not None:
             kind += f", anchors={self.anchors}, anchor_rule={self.anchor_rule!r}"
-        if self.folded:
-            kind += f", folded={self.folded!r}"
         return (
             f"{self.embed_dim}, {self.num_heads}, rank={self.rank}, {kind}, causal={self.causal}, "
             f"dropout={self.dropout}"
         )
 
 
-@torch.no_grad()
-def _orthogonal_(matrix: Tensor) -> None:
-    """nn.init.orthogonal_ in float32 or wider: there is no QR in half precision."""
-    wide = torch.empty_like(matrix, dtype=torch.promote_types(matrix.dtype, torch.float32))
-    matrix.copy_(nn.init.orthogonal_(wide))
+# -- what layers with rotary positions share -------------------------------------------------------
+
+
+def output_map(layer: PrimalParameters, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """W_c and the output projection are one linear map of the scores: (d, 2h * s) and (d,)."""
+    expect_linear_parts(layer)
+    out = layer.out_proj.weight.to(dtype).unflatten(1, (layer.num_heads, layer.head_dim))
+    concat = layer.concat.weight.to(dtype)  # (p, 2s)
+    w_out = (out @ concat).unflatten(2, (2, layer.rank)).transpose(1, 2).flatten(1)
+    if layer.concat.bias is None:
+        return w_out, w_out.new_zeros(layer.embed_dim)
+    return w_out, out.sum(1) @ layer.concat.bias.to(dtype) + layer.out_proj.bias.to(dtype)
+
+
+def expect_linear_parts(layer: PrimalParameters) -> None:
+    """Refuse a replaced part whose forward, never called, would do something else."""
+    for name, part in (("concat", layer.concat), ("out_proj", layer.out_proj)):
+        if not isinstance(part, nn.Linear):
+            raise TypeError(f"{name} is a {type(part).__name__}; expected nn.Linear")
+
+
+def causal_tied(
+    layer: PrimalParameters,
+    phi: Tensor,
+    dual: Tensor,
+    ignore: Tensor | None,
+    state: PrimalState,
+    shards: WholeSequence = WHOLE,
+) -> tuple[Tensor, Tensor, PrimalState]:
+    """Scores (B, z, h, N, s) whose sums (14) run over j <= i, by a scan in chunks; the weights
+    (B, z, h, m, s) at the very end, which the trace in J takes; and the state after."""
+    positive = layer.feature_map.positive
+    valid = torch.ones(phi.shape[0], phi.shape[-2], dtype=torch.long, device=phi.device)
+    if ignore is not None:
+        valid = (~ignore).long()
+
+    def own_count() -> Tensor:
+        return valid.sum(-1)
+
+    def own_sums() -> Tensor:
+        return reference.causal_tied_sums(phi, dual, positive, state.sums.dtype)
+
+    counts = shards.before(state.seen, own_count).unsqueeze(-1) + valid.cumsum(-1)
+    before = shards.before(state.sums, own_sums)
+    scores, sums = reference.causal_tied_scores(phi, dual, counts, positive, before)
+    scale = 1.0 / shards.end(counts[:, -1], own_count).clamp(min=1).to(sums.dtype)
+    weights = shards.end(sums, own_sums)[..., : layer.rank].flip(1)  # W_e, W_r
+    weights = weights * scale[:, None, None, None, None]
+    return scores, weights, PrimalState(sums, counts[:, -1], None)
+
+
+def objective_terms(
+    layer: PrimalParameters, energy: Tensor, tied: Tensor | None, shards: WholeSequence = WHOLE
+) -> Tensor:
+    """The terms of J (equation 11), (3, B, h): `sum_i e_i^T Lambda e_i`, `sum_j r_j^T Lambda r_j`,
+    `Tr(W_e^T W_r)`, from sums of squared scores (B, z, h, s) and tied weights (B, z, ...)."""
+    lam = layer.sqrt_lambda.to(energy.dtype).square()
+    energies = (energy * lam).sum(-1).transpose(0, 1)  # (z, B, h)
+    w_e, w_r = (layer.w_e, layer.w_r) if tied is None else tied.unbind(1)
+    trace = (w_e.to(energy.dtype) * w_r.to(energy.dtype)).sum((-2, -1)).expand_as(energies[0])
+    if not (layer.causal and tied is not None):  # there every worker has a part of the weights
+        trace = shards.shared(trace)
+    return torch.cat([shards.once(energies), trace.unsqueeze(0)])

@@ -9,19 +9,22 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ...kernels import reference as plain
+from ...distributed import WHOLE
+from ...kernels import reference
+from ...kernels.dispatch import autocast_type
 from ...kernels.scan import running_mean
 from ...theory.features import make_feature_map
-from ...theory.ledger import Entry, Ledger
-from ...theory.objective import trace_term
-from ...theory.precision import autocast_dtype, widen, without_autocast
-from . import PrimalState
+from ...theory.ledger import Entry
+from ...theory.precision import widen, without_autocast
+from .layer import causal_tied, objective_terms, output_map
 from .options import check_options
+from .parameters import PrimalParameters
+from .state import PrimalState
 
 Rotation = tuple[Tensor, Tensor]
 
 
-class RotaryPrimalAttention(nn.Module):
+class RotaryPrimalAttention(PrimalParameters):
     """Causal Primal-Attention whose queries and keys are made as a rotary decoder makes them.
 
     Per head q = norm(W_q x), k = norm(W_k x), as in the original, then
@@ -62,51 +65,11 @@ class RotaryPrimalAttention(nn.Module):
         self.rotate: Callable[..., tuple[Tensor, Tensor]] | None = None  # the original's own
         self.q_norm: nn.Module | None = None
         self.k_norm: nn.Module | None = None
-        inner, features = num_heads * head_dim, self.feature_map.output_dim
-
-        def new(*shape: int) -> nn.Parameter:
-            return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-
-        def linear(inputs: int, outputs: int) -> nn.Linear:
-            return nn.Linear(inputs, outputs, bias=bias, device=device, dtype=dtype)
-
-        self.in_proj_weight = new(2 * inner, embed_dim)  # W_q, then W_k
-        self.in_proj_bias = new(2 * inner) if bias else None
-        if weights == "tied":
-            self.dual_weight = new(2 * num_heads * rank, embed_dim)  # V_e, then V_r
-        else:
-            self.w_e = new(num_heads, features, rank)
-            self.w_r = new(num_heads, features, rank)
-        self.sqrt_lambda = new(num_heads, rank)
-        self.concat = linear(2 * rank, head_dim)  # W_c
-        self.out_proj = linear(inner, embed_dim)
-        self.ledger = Ledger()
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """As in PrimalAttention: Xavier, orthogonal W_e and W_r, Lambda^{1/2} in (0, 1)."""
-        tied = [self.dual_weight] if self.weights == "tied" else []
-        for matrix in (self.in_proj_weight, *tied):
-            for half in matrix.chunk(2):
-                nn.init.xavier_uniform_(half)
-        if self.weights == "free":
-            with torch.no_grad():
-                for head in (*self.w_e, *self.w_r):
-                    wide = torch.empty_like(head, dtype=widen(head[:0]).dtype)
-                    head.copy_(nn.init.orthogonal_(wide))
-        nn.init.uniform_(self.sqrt_lambda)
-        if self.in_proj_bias is not None:
-            nn.init.zeros_(self.in_proj_bias)
+        self._make_parameters(self.feature_map.output_dim, bias, device, dtype)
 
     def init_state(self, batch_size: int) -> PrimalState:
         """The state before the first token; its size does not depend on the context."""
-        like = widen(self.in_proj_weight.detach()[:0])
-        seen = torch.zeros(batch_size, dtype=torch.long, device=like.device)
-        if self.weights == "free":
-            return PrimalState(like.new_zeros(batch_size, len(self.in_proj_weight)), seen, None)
-        columns = self.rank + self.feature_map.positive
-        shape = (batch_size, 2, self.num_heads, self.feature_map.output_dim, columns)
-        return PrimalState(like.new_zeros(shape), seen, None)
+        return self._zero_state(batch_size, len(self.in_proj_weight))
 
     def forward(
         self,
@@ -121,18 +84,20 @@ class RotaryPrimalAttention(nn.Module):
         """
         state = self.init_state(len(x)) if state is None else state
         state.check_batch(len(x))
-        x = x.to(autocast_dtype(x))
+        x = x.to(autocast_type(x) or x.dtype)
         with without_autocast(x.device):
-            hidden = plain.hide(x, ignore)
+            hidden = reference.hide(x, ignore)
             tied: Tensor | None = None
             if self.weights == "tied":
                 scores, tied, state = self._tied(hidden, ignore, rotation, state)
             else:
                 scores, state = self._free(hidden, ignore, state)
             dropout = self.dropout if self.training else 0.0
-            out = plain.output(scores, ignore, *self._output_map(x.dtype), dropout)
+            out = reference.output(scores, ignore, *output_map(self, x.dtype), dropout)
             if self.training and not torch.compiler.is_exporting():
-                out = self.ledger.record(out, self._entry(scores, tied, ignore))
+                terms = objective_terms(self, reference.energy(scores), tied)
+                count = WHOLE.count(x, ignore)
+                out = self.ledger.record(out, Entry(terms, count, count))
         return out, state
 
     # -- the two kinds -----------------------------------------------------------------------------
@@ -148,14 +113,8 @@ class RotaryPrimalAttention(nn.Module):
                 )
             query, key = self.rotate(query, key, *rotation)
         phi = self._features(torch.stack([query, key], dim=1), ignore)
-        dual = plain.duals(x, self.dual_weight.to(x.dtype), self.num_heads)
-        counts = state.seen.unsqueeze(-1) + _steps(x, ignore).cumsum(-1)
-        scores, sums = plain.causal_tied_scores(
-            phi, dual, counts, self.feature_map.positive, state.sums
-        )
-        scale = 1.0 / counts[:, -1].clamp(min=1).to(sums.dtype)
-        tied = sums[..., : self.rank].flip(1) * scale[:, None, None, None, None]  # W_e, W_r
-        return scores, tied, PrimalState(sums, counts[:, -1], None)
+        dual = reference.duals(x, self.dual_weight.to(x.dtype), self.num_heads)
+        return causal_tied(self, phi, dual, ignore, state)
 
     def _free(
         self, x: Tensor, ignore: Tensor | None, state: PrimalState
@@ -164,7 +123,7 @@ class RotaryPrimalAttention(nn.Module):
         means, total, seen = running_mean(rows, ignore, state.sums, state.seen)
         heads = means.unflatten(-1, (2, self.num_heads, self.head_dim)).permute(0, 2, 3, 1, 4)
         weights = torch.stack([self.w_e, self.w_r]).to(x.dtype)[None]  # (1, z, h, m, s)
-        scores = plain.given_scores(self._features(heads, ignore), weights, ignore, None)
+        scores = reference.scores(self._features(heads, ignore), weights, ignore)
         return scores, PrimalState(total, seen, None)
 
     def _heads(self, x: Tensor) -> Tensor:
@@ -178,39 +137,13 @@ class RotaryPrimalAttention(nn.Module):
 
     def _features(self, heads: Tensor, ignore: Tensor | None) -> Tensor:
         phi = self.feature_map(widen(heads) if self.feature_map.positive else heads)
-        return plain.hide_features(phi, ignore)
-
-    def _output_map(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """W_c and the output projection in one: (d, 2h * s) and (d,)."""
-        out = self.out_proj.weight.to(dtype).unflatten(1, (self.num_heads, self.head_dim))
-        w_out = (out @ self.concat.weight.to(dtype)).unflatten(2, (2, self.rank))
-        w_out = w_out.transpose(1, 2).flatten(1)
-        b_out = w_out.new_zeros(self.embed_dim)
-        if self.concat.bias is not None:
-            b_out = out.sum(1) @ self.concat.bias.to(dtype) + self.out_proj.bias.to(dtype)
-        return w_out, b_out
-
-    def _entry(self, scores: Tensor, tied: Tensor | None, ignore: Tensor | None) -> Entry:
-        """What J needs of this forward (equation 11)."""
-        energy = plain.energy(scores)  # (B, z, h, s)
-        energies = (energy * self.sqrt_lambda.to(energy.dtype).square()).sum(-1).transpose(0, 1)
-        pair = (self.w_e, self.w_r) if tied is None else tied.unbind(1)
-        trace = trace_term(*pair).to(energy.dtype).expand_as(energies[0])
-        steps = _steps(scores[:, 0, 0], ignore).sum(-1)
-        return Entry(torch.cat([energies, trace.unsqueeze(0)]), steps, steps)
+        return reference.hide_features(phi, ignore)
 
     def extra_repr(self) -> str:
         return (
             f"{self.embed_dim}, {self.num_heads}, head_dim={self.head_dim}, rank={self.rank}, "
             f"weights={self.weights!r}, dropout={self.dropout}"
         )
-
-
-def _steps(x: Tensor, ignore: Tensor | None) -> Tensor:
-    """(B, N): 1 at valid positions."""
-    if ignore is None:
-        return torch.ones(x.shape[:2], dtype=torch.long, device=x.device)
-    return (~ignore).long()
 
 
 def keep_heads(primal: RotaryPrimalAttention, original: Any, rotate: Any) -> None:
