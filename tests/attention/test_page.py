@@ -36,7 +36,8 @@ def test_everything_about_an_attention_is_there(name):
 
 def test_options_with_and_without_a_default():
     assert "`window: int = 128`" in section("longformer")
-    assert "`rank: int`" in section("primal")
+    assert "`rank: int | None = None`" in section("primal")
+    assert "`max_length: int`" in section("linformer")
 
 
 @pytest.mark.parametrize("name", available_attentions())

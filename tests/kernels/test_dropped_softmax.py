@@ -1,4 +1,4 @@
-"""Softmax attention with dropout in pieces: the plain expression with the same entries dropped."""
+"""Softmax attention with dropout in tiles: the plain expression with the same entries dropped."""
 
 import pytest
 import torch
@@ -50,17 +50,17 @@ def plain(q, k, v, mask, keep):
 @given(
     kind=st.sampled_from([None, "padding", "pairs", "heads", "all", "added"]),
     sizes=st.tuples(*(st.integers(1, n) for n in (3, 3, 7, 7))),
-    piece=st.sampled_from([1, 5, 16, 40, 10_000]),
+    tile=st.sampled_from([1, 5, 16, 40, 10_000]),
     copied=st.booleans(),
 )
-def test_forward_and_backward(kind, sizes, piece, copied):
+def test_forward_and_backward(kind, sizes, tile, copied):
     batch, heads, queries, keys = sizes
     shapes = [(batch, queries, heads, 4), (batch, keys, heads, 4), (batch, keys, heads, 3)]
     inputs = [draw(*shape, seed=n).transpose(1, 2) for n, shape in enumerate(shapes)]
     inputs = [(x.contiguous() if copied else x).requires_grad_() for x in inputs]
     mask = make_mask(kind, batch, heads, queries, keys)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dropped, "PIECE", piece)
+        patch.setattr(dropped, "TILE", tile)
         torch.manual_seed(1)
         out = dropped.dropped_softmax(*inputs, mask, P)
         probe = draw(*out.shape, seed=9)
@@ -130,7 +130,7 @@ def test_where_it_serves(calls):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
 def test_a_layer_that_drops_almost_nothing(causal, padded, calls):
-    """All of the layer's masks reach the pieces: with p near zero, nothing but them counts."""
+    """All of the layer's masks reach the tiles: with p near zero, nothing but them counts."""
     layer = SoftmaxAttention(8, 2, causal=causal, dropout=1e-9).double()
     x = draw(3, 6, 8)
     ignore = torch.arange(6) >= torch.tensor([[6], [4], [0]]) if padded else None

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from primal_attention.kernels.random_bits import LEVELS, PIECE, draw_mask, keep_scale
+from primal_attention.kernels.random_bits import LEVELS, TILE, draw_mask, keep_scale
 from primal_attention.models.dropout import Dropout
 
 N = 2**20
@@ -32,7 +32,7 @@ def test_probability(drawn):
     assert scale == pytest.approx(1 / (1 - p), rel=1e-12)
 
 
-@pytest.mark.parametrize("lag", [1, 2, 3, 4, 5, 8, PIECE])
+@pytest.mark.parametrize("lag", [1, 2, 3, 4, 5, 8, TILE])
 def test_numbers_do_not_know_each_other(drawn, lag):
     keep, _, p = drawn
     centred = keep.double() - (1 - p)
@@ -54,7 +54,7 @@ def test_the_rounded_probability_is_the_one_that_scales():
     assert keep_scale(1 - 0.4 / LEVELS) == LEVELS  # rounds to all: one level is kept
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 5, PIECE - 1, PIECE + 1, 2 * PIECE + 3])
+@pytest.mark.parametrize("count", [0, 1, 3, 5, TILE - 1, TILE + 1, 2 * TILE + 3])
 def test_any_count(count):
     keep = draw_mask(count, 0.5)
     assert keep.shape == (count,)
@@ -130,8 +130,8 @@ def test_other_layouts():
     assert_close(Dropout(0.5).add(x, torch.zeros(30, 40)), x)
 
 
-def test_several_pieces():
-    x = torch.arange(1.0, 2.0 * PIECE)
+def test_several_tiles():
+    x = torch.arange(1.0, 2.0 * TILE)
     out = Dropout(0.5)(x)
     assert_close(out[out != 0], 2 * x[out != 0])
     total = Dropout(0.5).add(x, -x / 2)  # 0 where kept

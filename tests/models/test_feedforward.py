@@ -24,9 +24,9 @@ def dropout(request):
     return request.param
 
 
-@pytest.fixture(params=[2**20, 16 * 5, 1], ids=["one piece", "pieces", "single rows"])
-def piece(request, monkeypatch):
-    monkeypatch.setattr(feedforward, "PIECE", request.param)
+@pytest.fixture(params=[2**20, 16 * 5, 1], ids=["one tile", "tiles", "single rows"])
+def tile(request, monkeypatch):
+    monkeypatch.setattr(feedforward, "TILE", request.param)
 
 
 @pytest.fixture
@@ -36,11 +36,11 @@ def part(activation, dropout):
 
 
 def plain(part, x):
-    """The plain form, with the masks that the pieces of the quick one draw."""
+    """The plain form, with the masks that the tiles of the quick one draw."""
     active = part.activation(part.expand(x)).flatten(0, -2)
     p = part.dropout.p if part.training else 0.0
     if p:
-        cuts = feedforward._pieces(*active.shape)
+        cuts = feedforward._tiles(*active.shape)
         keep = [draw_dropped(active[cut].numel(), p).view_as(active[cut]) == 0 for cut in cuts]
         active = active * torch.cat([*keep, active.new_zeros(0, 16).bool()]) * keep_scale(p)
     return part.reduce(active).view(x.shape)
@@ -57,7 +57,7 @@ def results(function, part, x, seed=2):
     return [out.detach(), x.grad, *(p.grad.clone() for p in part.parameters())]
 
 
-@pytest.mark.usefixtures("piece")
+@pytest.mark.usefixtures("tile")
 def test_same_as_plain(part):
     for shape in [(13, 6), (2, 7, 6), (1, 6), (0, 6)]:
         x = torch.randn(shape, dtype=torch.float64)
@@ -65,7 +65,7 @@ def test_same_as_plain(part):
         assert_close(results(part, part, x), expected, **CLOSE)
 
 
-@pytest.mark.usefixtures("piece")
+@pytest.mark.usefixtures("tile")
 def test_without_gradient(part):
     x = torch.randn(13, 6, dtype=torch.float64)
     for mode in (torch.no_grad, torch.inference_mode):

@@ -68,7 +68,7 @@ def tied_scores(
 
 def _features(x: Tensor, w_in: Tensor, b_in: Tensor | None, heads: int) -> Tensor:
     """phi_q and phi_k (equation 1, Remark 4.1): (B, N, 2h, p)."""
-    sides: Tensor = F.linear(x, w_in, b_in).unflatten(2, (2 * heads, -1))
+    sides = F.linear(x, w_in, b_in).view(*x.shape[:2], 2 * heads, len(w_in) // (2 * heads))
     norms = torch.linalg.vector_norm(sides, dim=-1, keepdim=True)
     # A zero row becomes an infinite norm. So does NaN, which the features still carry.
     return sides.div_(F.threshold(norms, SMALLEST_NORM, torch.inf, inplace=True))

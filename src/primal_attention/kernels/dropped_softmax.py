@@ -1,4 +1,4 @@
-"""Softmax attention by torch's kernels; with dropout on a CPU, by pieces that stay in the cache.
+"""Softmax attention by torch's kernels; with dropout on a CPU, by tiles that stay in the cache.
 
 torch's fused kernel for CPUs knows no dropout. With dropout in training, torch forms the N x N
 matrices of all heads, several times, and draws the entries' random numbers one by one: that took
@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from .random_bits import draw_mask, is_eager_cpu, keep_scale
 
-PIECE = 2**18  # entries of attention matrices that are treated at a time
+TILE = 2**18  # entries of attention matrices that are treated at a time
 
 
 def softmax_attention(
@@ -42,7 +42,7 @@ def softmax_attention(
 
 
 def dropped_softmax(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-    """The same in pieces, with a backward pass of its own."""
+    """The same in tiles, with a backward pass of its own."""
     out: Tensor = _DroppedSoftmax.apply(q, k, v, mask, dropout)
     return out
 
@@ -67,7 +67,7 @@ class _DroppedSoftmax(torch.autograd.Function):
         shape = (len(q), q.shape[1], k.shape[1])
         keep = draw_mask(shape[0] * shape[1] * shape[2], dropout).view(shape)
         out = v.new_empty(*shape[:2], v.shape[2])
-        for heads, rows, (weights,) in _pieces(q, k, buffers=1):
+        for heads, rows, (weights,) in _tiles(q, k, buffers=1):
             _softmax(q[heads, rows], k[heads], _cut(mask, ctx.heads, heads, rows), weights)
             torch.bmm(weights.mul_(keep[heads, rows]), v[heads], out=out[heads, rows])
         out.mul_(ctx.kept)
@@ -87,7 +87,7 @@ class _DroppedSoftmax(torch.autograd.Function):
         correction = (g * out).sum(-1, keepdim=True)
         g = g * ctx.kept
         dq, dk, dv = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
-        for heads, rows, (weights, dropped, d) in _pieces(q, k, buffers=3):
+        for heads, rows, (weights, dropped, d) in _tiles(q, k, buffers=3):
             _softmax(q[heads, rows], k[heads], _cut(mask, ctx.heads, heads, rows), weights)
             here = keep[heads, rows]
             torch.mul(weights, here, out=dropped)
@@ -110,11 +110,11 @@ def _softmax(q: Tensor, k: Tensor, mask: Tensor | None, out: Tensor) -> None:
     torch.softmax(out, -1, out=out)
 
 
-def _pieces(q: Tensor, k: Tensor, *, buffers: int) -> Iterator[tuple[slice, slice, list[Tensor]]]:
+def _tiles(q: Tensor, k: Tensor, *, buffers: int) -> Iterator[tuple[slice, slice, list[Tensor]]]:
     """Cut q (B * h, N, p) into blocks of heads and rows; with each, buffers (heads, rows, M)."""
     (count, length, _), keys = q.shape, k.shape[1]
-    rows = max(1, min(length, PIECE // keys))
-    heads = max(1, min(count, PIECE // (rows * keys)))
+    rows = max(1, min(length, TILE // keys))
+    heads = max(1, min(count, TILE // (rows * keys)))
     work = q.new_empty(buffers, heads * rows * keys)
     for first in range(0, count, heads):
         for start in range(0, length, rows):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 LEVELS = 2**16  # on a CPU, the probability of a drop is a multiple of 1 / LEVELS
-PIECE = 2**18  # numbers that are treated at a time
+TILE = 2**18  # numbers that are treated at a time
 
 
 def is_eager_cpu(x: Tensor) -> bool:
@@ -36,7 +36,7 @@ def draw_dropped(count: int, p: float) -> Tensor:
 def draw_mask(count: int, p: float) -> Tensor:
     """Bytes (count,): 0 where something is to be dropped, else 1."""
     keep = torch.empty(count, dtype=torch.uint8, device="cpu")
-    for mask in keep.split(PIECE):
+    for mask in keep.split(TILE):
         # through int16: torch compares 16 bits with 8 several times slower
         mask.copy_(draw_dropped(len(mask), p).bitwise_xor_(1))
     return keep

@@ -2,7 +2,7 @@
 
 There `nn.Dropout` draws every number by itself and keeps a mask as large as its input, which takes
 up to a third of a Transformer's training step. Here a number costs 16 random bits, its mask is one
-byte, and all work is done piece by piece in the cache.
+byte, and all work is done tile by tile in the cache.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..kernels.random_bits import PIECE, draw_mask, is_eager_cpu, keep_scale
+from ..kernels.random_bits import TILE, draw_mask, is_eager_cpu, keep_scale
 
 
 class Dropout(nn.Module):
@@ -60,7 +60,7 @@ class _Masked(torch.autograd.Function):
         ctx.scale = scale
         ctx.save_for_backward(keep)
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
-        for part, rows, mask in _pieces(out, x, keep):
+        for part, rows, mask in _tiles(out, x, keep):
             torch.mul(rows, mask, out=part).mul_(scale)
         return out
 
@@ -78,7 +78,7 @@ class _AddMasked(torch.autograd.Function):
         ctx.scale = scale
         ctx.save_for_backward(keep)
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
-        for part, before, rows, mask in _pieces(out, residual, x, keep):
+        for part, before, rows, mask in _tiles(out, residual, x, keep):
             torch.addcmul(before, rows, mask.to(rows.dtype), value=scale, out=part)
         return out
 
@@ -88,5 +88,5 @@ class _AddMasked(torch.autograd.Function):
         return g, _Masked.apply(g, keep, ctx.scale), None, None
 
 
-def _pieces(*tensors: Tensor) -> zip[tuple[Tensor, ...]]:
-    return zip(*(tensor.reshape(-1).split(PIECE) for tensor in tensors), strict=True)
+def _tiles(*tensors: Tensor) -> zip[tuple[Tensor, ...]]:
+    return zip(*(tensor.reshape(-1).split(TILE) for tensor in tensors), strict=True)

@@ -2,7 +2,7 @@
 
 Written plainly, the wide rows act(W_1 x + b_1) are several tensors, each four times the size of the
 input and brought into memory anew. The passes here keep W_1 x + b_1 alone for the way back; all
-else is as long as a piece of the positions, is used again, and stays in the cache. There is no
+else is as long as a tile of the positions, is used again, and stays in the cache. There is no
 dropout mask either: what is dropped becomes -DROPPED before the activation, where GELU and ReLU are
 exactly 0 and so are their derivatives.
 """
@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from ..kernels.random_bits import draw_dropped, is_eager_cpu, keep_scale
 from .dropout import Dropout
 
-PIECE = 2**21  # numbers in the wide rows of a piece
+TILE = 2**21  # numbers in the wide rows of a tile
 DROPPED = 2.0**100
 
 
@@ -88,8 +88,8 @@ class _FeedForward(torch.autograd.Function):
         gelu: bool,
     ) -> Tensor:
         ctx.scale, ctx.gelu = keep_scale(p), gelu
-        # a tensor a piece: the C library gets one of all pieces as new pages from the system
-        wide = [x.new_empty(len(x[cut]), len(w_1)) for cut in _pieces(len(x), len(w_1))]
+        # a tensor a tile: the C library gets one of all tiles as new pages from the system
+        wide = [x.new_empty(len(x[cut]), len(w_1)) for cut in _tiles(len(x), len(w_1))]
         out = _sweep(x, w_1, b_1, w_2, b_2, p, gelu, wide)
         ctx.save_for_backward(x, w_1, b_1, w_2, b_2, *wide)
         return out
@@ -102,7 +102,7 @@ class _FeedForward(torch.autograd.Function):
         g = g.contiguous()
         d_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
         d_w_1, d_b_1, d_w_2 = map(torch.zeros_like, (w_1, b_1, w_2))
-        cuts = _pieces(len(x), len(w_1))
+        cuts = _tiles(len(x), len(w_1))
         buffers = x.new_empty(2, _longest(cuts), len(w_1))
         for cut, h in zip(cuts, wide, strict=True):
             active, d_h = buffers[:, : len(h)]
@@ -130,8 +130,8 @@ def _sweep(
     gelu: bool,
     wide: Sequence[Tensor] | None,
 ) -> Tensor:
-    """The output (T, d); W_1 x + b_1, or -DROPPED, goes to the pieces `wide` if they are given."""
-    cuts = _pieces(len(x), len(w_1))
+    """The output (T, d); W_1 x + b_1, or -DROPPED, goes to the tiles `wide` if they are given."""
+    cuts = _tiles(len(x), len(w_1))
     buffer = x.new_empty(_longest(cuts), len(w_1))
     out = torch.empty_like(x)
     for i, cut in enumerate(cuts):
@@ -169,9 +169,9 @@ def _plain_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
     return *(next(found) if t.requires_grad else None for t in inputs), None, None
 
 
-def _pieces(rows: int, hidden: int) -> list[slice]:
-    """Equal pieces of the rows, none with more than PIECE numbers of the hidden width."""
-    number = -(-rows * hidden // PIECE)
+def _tiles(rows: int, hidden: int) -> list[slice]:
+    """Equal tiles of the rows, none with more than TILE numbers of the hidden width."""
+    number = -(-rows * hidden // TILE)
     size = -(-rows // max(number, 1))
     return [slice(i, min(i + size, rows)) for i in range(0, rows, max(size, 1))]
 

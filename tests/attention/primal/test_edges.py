@@ -157,10 +157,10 @@ def test_backward_twice(kind, make_layer, make_rows):
     assert torch.equal(first, second)
 
 
-@pytest.mark.parametrize("piece", [1, 60, 10**6])
-def test_tied_inference_in_pieces(piece, make_layer, make_rows, monkeypatch):
-    """One piece, a few that are kept, and many that are made again: the same result."""
-    monkeypatch.setattr("primal_attention.kernels.tiles.TILE", piece)
+@pytest.mark.parametrize("tile", [1, 60, 10**6])
+def test_tied_inference_in_tiles(tile, make_layer, make_rows, monkeypatch):
+    """One tile, a few that are kept, and many that are made again: the same result."""
+    monkeypatch.setattr("primal_attention.kernels.tiles.TILE", tile)
     layer, x = make_layer("tied").eval(), make_rows(3, 17, 6)
     ignore = torch.zeros(3, 17, dtype=torch.bool)
     ignore[1, 4:9] = True

@@ -55,7 +55,7 @@ def test_both_forms_are_met(both):
 
 
 @pytest.mark.parametrize("rank", [1, 9])
-def test_in_pieces(rank, both, make_rows, make_mask, monkeypatch):
+def test_in_tiles(rank, both, make_rows, make_mask, monkeypatch):
     layer, folded = both("free", rank=rank)
     x, ignore = make_rows(3, 7, 6), make_mask(3, 7)
     expected = layer(x, key_padding_mask=ignore)[0]

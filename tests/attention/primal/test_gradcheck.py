@@ -80,7 +80,7 @@ def test_dropout_with_a_fixed_draw(kind, fast, make_layer, make_rows, make_mask)
 
 @pytest.mark.parametrize("most", [1, 3, 4])
 @pytest.mark.parametrize("kind", ["data-sample", "free", "tied", "free-causal"])
-def test_in_pieces_with_dropout(kind, most, make_layer, make_rows, make_mask, monkeypatch):
+def test_in_tiles_with_dropout(kind, most, make_layer, make_rows, make_mask, monkeypatch):
     layer = small(make_layer, kind, dropout=0.3)
     channels = 2 * 4 + 2 * 2 * 2
     monkeypatch.setattr("primal_attention.kernels.tiles.TILE", most * channels)

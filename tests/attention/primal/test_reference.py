@@ -207,8 +207,8 @@ def test_anchor_positions_are_numpys(make_layer, make_rows):
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 7, 12, 16, 40])
 @pytest.mark.parametrize("kind", ["data-sample", "data-mean", "free", "tied", "free-causal"])
-def test_in_pieces(kind, most, make_layer, make_rows, make_mask, gradients, run, monkeypatch):
-    """At most `most` positions a piece: sequences and batches are cut, evenly or not."""
+def test_in_tiles(kind, most, make_layer, make_rows, make_mask, gradients, run, monkeypatch):
+    """At most `most` positions a tile: sequences and batches are cut, evenly or not."""
     layer = make_layer(kind, seed=most)
     channels = 2 * layer.embed_dim + 2 * layer.num_heads * layer.rank
     monkeypatch.setattr("primal_attention.kernels.tiles.TILE", most * channels)
@@ -224,7 +224,7 @@ def test_in_pieces(kind, most, make_layer, make_rows, make_mask, gradients, run,
 @pytest.mark.parametrize("length", [2, 5, 13, 64, 101])
 @pytest.mark.parametrize("most", [1, 4, 13, 33])
 @pytest.mark.parametrize("kind", ["data-sample", "free", "tied"])
-def test_pieces_change_nothing(kind, most, length, make_layer, make_rows, run, monkeypatch):
+def test_tiles_change_nothing(kind, most, length, make_layer, make_rows, run, monkeypatch):
     """Longer sequences, against the plain operations."""
     layer = make_layer(kind, seed=most, dropout=0.0)
     x = make_rows(2, length, 6, seed=length)

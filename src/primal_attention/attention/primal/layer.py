@@ -1,7 +1,7 @@
-"""Primal-Attention, to be read from top to bottom: options, calls, equation (9), the terms of J.
+"""Primal-Attention as a module with the calling convention of nn.MultiheadAttention.
 
-The steps are those of `kernels/reference.py`; where `kernels/dispatch.py` says so, a fast pass that
-does several of them at once takes their place.
+To be read from top to bottom: options, calls, equation (9), the terms of J. The steps are those of
+`kernels/reference.py`; where `kernels/dispatch.py` says so, one fast pass takes their place.
 """
 
 from __future__ import annotations
