@@ -30,8 +30,8 @@ def softmax_attention(
 ) -> Tensor:
     """`dropout(softmax(q k^T / sqrt(p) + mask)) v`: q (B, h, N, p), k (B, h, M, p), v (B, h, M, c)
     -> (B, h, N, c). mask, broadcast to (B, h, N, M): bool, True = visible, or float, added;
-    triangle stands for the causal mask, where it is the only one. What a query without
-    any visible key gets is finite, no more."""
+    triangle: the causal mask, where it is the only one. The output of a query without any
+    visible key is finite and means nothing."""
     if not dropout or not _is_served(q, mask):
         return F.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=triangle
@@ -76,7 +76,7 @@ class _DroppedSoftmax(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # constants would be wrong without a word
+        if torch.is_grad_enabled():  # constants would be silently wrong
             raise RuntimeError(
                 "softmax attention with dropout has no second derivative here (create_graph=True "
                 "was asked for); expected a forward under sdpa_kernel(SDPBackend.MATH)"

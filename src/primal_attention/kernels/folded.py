@@ -1,6 +1,6 @@
 """Inference folded down to the features: `out = A phi_q + B phi_k + c`.
 
-With given projections nothing stands between phi and the output but linear maps. Multiplied once
+With fixed projections only linear maps lead from phi to the output. Multiplied once
 (a call, or for good by `fold_`), two products and a normalisation a position are left. Here the
 features themselves are normalised, and positions come first: there are no products per head left
 that would want another layout.

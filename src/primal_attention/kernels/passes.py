@@ -266,7 +266,7 @@ def _needs_gradient(*tensors: Tensor | None) -> bool:
 
 
 def _refuse_second_derivative() -> None:
-    """A backward pass under create_graph would return constants: wrong without a word."""
+    """A backward pass under create_graph would return constants: silently wrong."""
     if torch.is_grad_enabled():
         raise RuntimeError(
             "the hand-written backward pass of Primal-Attention has no derivative itself "

@@ -38,38 +38,38 @@ class KernelSVD(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """Singular value decomposition of an asymmetric kernel ``K_ij = kappa(x_i, z_j)``, eq. (7):
+    """Singular value decomposition of an asymmetric kernel `K_ij = kappa(x_i, z_j)`, eq. (7):
 
         K H_r = H_e Sigma        K^T H_e = H_r Sigma
 
-    and the features that it gives any point, as a left (``x``) and as a right one (``z``), eq. (8):
+    and the features that it gives any point, as a left (`x`) and as a right one (`z`), eq. (8):
 
         e(x) = sum_j h_rj kappa(x, z_j)        r(z) = sum_i h_ei kappa(x_i, z)
 
-    ``KernelPCA`` is the case of one view and a symmetric kernel; here what i is to j may differ
+    `KernelPCA` is the case of one view and a symmetric kernel; here what i is to j may differ
     from what j is to i.
 
-    ``views="rows"``: the left points are the rows of X, the right points the rows of ``Z``, given
-    to ``fit``, or those of X again. ``views="columns"``: the right points are the columns of X,
+    `views="rows"`: the left points are the rows of X, the right points the rows of `Z`, given
+    to `fit`, or those of X again. `views="columns"`: the right points are the columns of X,
     as in the SVD of a matrix (out- and in-links of a directed graph, users and items). Rows and
-    columns have different widths in general and are made compatible: ``"pinv"`` maps a row x to
-    ``x X^+``, so that the linear kernel gives back the SVD of X; ``"identity"`` takes them as they
-    are and expects a square X. With ``kernel="precomputed"`` X is K itself, of any shape.
+    columns have different widths in general and are made compatible: `"pinv"` maps a row x to
+    `x X^+`, so that the linear kernel gives back the SVD of X; `"identity"` takes them as they
+    are and expects a square X. With `kernel="precomputed"` X is K itself, of any shape.
 
-    ``kernel``: "linear", "cosine", "rbf", "sne" (asymmetric Gaussian, rows sum to one), "poly",
-    "precomputed", or a callable ``(X, Z, **kernel_params) -> (N, M)``. ``gamma`` defaults to
-    1 / width. ``center`` centres the features of both views. ``n_components=None`` keeps every
+    `kernel`: "linear", "cosine", "rbf", "sne" (asymmetric Gaussian, rows sum to one), "poly",
+    "precomputed", or a callable `(X, Z, **kernel_params) -> (N, M)`. `gamma` defaults to
+    1 / width. `center` centres the features of both views. `n_components=None` keeps every
     singular value that is not zero to working precision.
 
-    ``n_landmarks`` turns on the asymmetric Nystrom approximation for large N and M: with random
-    rows I and columns J, ``K ~ K[:, J] K[I, J]^+ K[I, :]``, whose SVD is computed exactly in
+    `n_landmarks` turns on the asymmetric Nystrom approximation for large N and M: with random
+    rows I and columns J, `K ~ K[:, J] K[I, J]^+ K[I, :]`, whose SVD is computed exactly in
     O((N + M) n^2); K is never formed, and new points meet the landmarks only. The sums of "sne" are
-    then estimated from the columns J. ``nystrom_error_`` is the relative error
-    ``||K - K~||_F / ||K||_F``, measured on ``nystrom_error_rows_`` rows of K (512 random ones, or
+    then estimated from the columns J. `nystrom_error_` is the relative error
+    `||K - K~||_F / ||K||_F`, measured on `nystrom_error_rows_` rows of K (512 random ones, or
     all where there are fewer).
 
-    Fitted: ``singular_values_ (s,)``, ``left_vectors_`` H_e (N, s), ``right_vectors_`` H_r (M, s),
-    ``explained_variance_ratio_ (s,)``: shares of ``||K||_F^2`` (centred if ``center``).
+    Fitted: `singular_values_ (s,)`, `left_vectors_` H_e (N, s), `right_vectors_` H_r (M, s),
+    `explained_variance_ratio_ (s,)`: shares of `||K||_F^2` (centred if `center`).
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class KernelSVD(
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, *, Z: Any = None) -> KernelSVD:
-        """Fit to the rows of X (N, d) and, with ``views="rows"``, of Z (M, d); y is ignored."""
+        """Fit to the rows of X (N, d) and, with `views="rows"`, of Z (M, d); y is ignored."""
         self._check_options()
         X = validate_data(self, X, dtype=_FLOATS).astype(np.float64, copy=False)
         left, right = self._points(X, Z)
@@ -136,10 +136,10 @@ class KernelSVD(
     def transform(self, X: Any, side: Side = "left", Z: Any = None) -> Any:
         """The scores of new points: e of the rows of X as left points, r as right ones.
 
-        ``side="both"`` returns e of X and r of Z (of X again with ``views="rows"``, where Z is not
+        `side="both"` returns e of X and r of Z (of X again with `views="rows"`, where Z is not
         given). Of a precomputed kernel, the rows are the kernel of each new point with all the
         fitted points of the other side: (n, M) on the left, (n, N) on the right. With
-        ``views="columns"`` a new right point is a column of N numbers, given as a row.
+        `views="columns"` a new right point is a column of N numbers, given as a row.
         """
         check_choice("side", side, ("left", "right", "both"))
         check_is_fitted(self)
@@ -153,9 +153,9 @@ class KernelSVD(
         return self._left_scores(X), self._right_scores(X if Z is None else Z)
 
     def inverse_transform(self, left: Any = None, right: Any = None) -> Matrix:
-        """The kernel from scores: ``e Sigma^-1 r^T (n, m)``; by default those of the fitted points.
+        """The kernel from scores: `e Sigma^-1 r^T (n, m)`; by default those of the fitted points.
 
-        Without arguments the means that ``center`` removed are put back, so that all components
+        Without arguments the means that `center` removed are put back, so that all components
         together give K; scores of other points give the centred kernel.
         """
         check_is_fitted(self)

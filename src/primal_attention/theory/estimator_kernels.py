@@ -16,12 +16,12 @@ NAMES = ("linear", "cosine", "rbf", "sne", "poly", "precomputed")
 
 @dataclass
 class PairKernel:
-    """``kappa(x, z)`` between the rows of X (N, d) and of Z (M, d).
+    """`kappa(x, z)` between the rows of X (N, d) and of Z (M, d).
 
-    ``linear`` <x, z>; ``cosine`` <x, z> / (|x| |z|); ``rbf`` exp(-gamma |x - z|^2); ``poly``
-    (gamma <x, z> + coef0)^degree; ``sne`` exp(-gamma |x - z|^2) divided by its sum over the right
+    `linear` <x, z>; `cosine` <x, z> / (|x| |z|); `rbf` exp(-gamma |x - z|^2); `poly`
+    (gamma <x, z> + coef0)^degree; `sne` exp(-gamma |x - z|^2) divided by its sum over the right
     points that were fitted: the asymmetric Gaussian of stochastic neighbour embedding. A callable
-    is handed X, Z and ``params`` and returns (N, M); the widths of X and Z may then differ.
+    is handed X, Z and `params` and returns (N, M); the widths of X and Z may then differ.
     """
 
     name: KernelName | Callable[..., Any]
@@ -29,7 +29,7 @@ class PairKernel:
     degree: float
     coef0: float
     params: Mapping[str, Any]
-    count: float = 1.0  # right points that one reference point stands for
+    count: float = 1.0  # right points that one reference point represents
 
     def __call__(self, X: Matrix, Z: Matrix) -> Matrix:
         """(N, M), in float64. Of "sne", the rows are normalised over these Z."""

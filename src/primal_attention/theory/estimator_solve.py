@@ -20,7 +20,7 @@ _BLOCK = 1 << 22  # entries of K formed at a time for it
 
 @dataclass
 class Blocks:
-    """Any block of K. ``left (N, d)``, ``right (M, d)``; where ``right`` is None, left is K."""
+    """Any block of K. `left (N, d)`, `right (M, d)`; where `right` is None, left is K."""
 
     kernel: PairKernel
     left: Matrix
@@ -55,7 +55,7 @@ class Fitted:
     kernel: PairKernel
     left_points: Matrix | None  # reference points (n, d); None for a precomputed kernel
     right_points: Matrix | None
-    rows: Indices  # where they stand in K
+    rows: Indices  # their rows in K
     columns: Indices
     log_sums: Matrix  # (n,)
     left_map: Matrix  # (m, s): e(x) = kappa(x, right points) left_map - left_offset
@@ -147,7 +147,7 @@ def _exact(kernel: Matrix, components: int | None, center: bool) -> tuple[KSVD, 
 def _factored(
     a: Matrix, b: Matrix, to_a: Matrix, to_b: Matrix, components: int | None, center: bool
 ) -> tuple[KSVD, Maps, Means]:
-    """The exact SVD of ``a b^T``, where a new point has ``a(x) = kappa(x, right) to_a``."""
+    """The exact SVD of `a b^T`, where a new point has `a(x) = kappa(x, right) to_a`."""
     ca, cb = _centred(a, b, center)
     factors = KernelFactors(ca, cb)
     found = _leading(factors, factors.max_rank, components)
@@ -170,8 +170,8 @@ def _leading(kernel: KernelLike, most: int, components: int | None) -> KSVD:
 def _nystrom_factors(
     tall: Matrix, wide: Matrix, corner: Matrix
 ) -> tuple[Matrix, Matrix, Matrix, Matrix]:
-    """``K[:, J] K[I, J]^+ K[I, :] = a b^T`` and the maps ``a = K[:, J] to_a``, ``b = K[I, :]^T
-    to_b``. The root of the corner goes to either side, which keeps rounding errors small."""
+    """`K[:, J] K[I, J]^+ K[I, :] = a b^T` and the maps `a = K[:, J] to_a`, `b = K[I, :]^T
+    to_b`. The root of the corner goes to either side, which keeps rounding errors small."""
     u, s, vh = np.linalg.svd(corner, full_matrices=False)
     kept = s > max(corner.shape) * np.finfo(np.float64).eps * max(float(s[0]), 1e-300)
     kept[0] = True
@@ -183,7 +183,7 @@ def _nystrom_factors(
 def _nystrom_error(
     blocks: Blocks, a: Matrix, b: Matrix, random: np.random.RandomState
 ) -> tuple[float, int]:
-    """``||K - a b^T||_F / ||K||_F`` over random rows, and how many."""
+    """`||K - a b^T||_F / ||K||_F` over random rows, and how many."""
     n, m = blocks.shape
     rows = np.sort(random.choice(n, min(n, ERROR_ROWS), replace=False))
     columns = np.arange(m)

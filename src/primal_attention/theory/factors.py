@@ -15,12 +15,12 @@ _CHUNK = 1 << 16  # rows of a tall matrix reduced at a time
 
 
 class Kernel(ABC):
-    """What can be asked of a kernel ``K (..., N, M)``, however it is held."""
+    """What can be asked of a kernel `K (..., N, M)`, however it is held."""
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """``(..., N, M)``."""
+        """`(..., N, M)`."""
 
     @property
     @abstractmethod
@@ -37,26 +37,26 @@ class Kernel(ABC):
 
     @abstractmethod
     def svd(self, k: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """``U (..., N, k)``, ``sigma (..., k)`` descending, ``V (..., M, k)``; K = U Sigma V^T.
+        """`U (..., N, k)`, `sigma (..., k)` descending, `V (..., M, k)`; K = U Sigma V^T.
 
-        All ``max_rank`` of them when ``k`` is None.
+        All `max_rank` of them when `k` is None.
         """
 
     @abstractmethod
     def singular_values(self, k: int | None = None) -> Tensor:
-        """The ``k`` largest singular values ``(..., k)``, descending."""
+        """The `k` largest singular values `(..., k)`, descending."""
 
     @abstractmethod
     def gram(self, rows: Index) -> Tensor:
-        """``(K K^T)_{II}`` on the rows I: ``(..., |I|, |I|)``."""
+        """`(K K^T)_{II}` on the rows I: `(..., |I|, |I|)`."""
 
     @abstractmethod
     def block_energy(self, rows: Index, columns: Index) -> Tensor:
-        """``sum_{i in I, j in J} K_ij^2``, shaped ``(...)``."""
+        """`sum_{i in I, j in J} K_ij^2`, shaped `(...)`."""
 
     @abstractmethod
     def dense(self) -> Tensor:
-        """K itself, ``(..., N, M)``."""
+        """K itself, `(..., N, M)`."""
 
     @abstractmethod
     def _times(self, columns: Tensor) -> Tensor: ...
@@ -65,32 +65,32 @@ class Kernel(ABC):
     def _transposed_times(self, columns: Tensor) -> Tensor: ...
 
     def matvec(self, v: Tensor) -> Tensor:
-        """``K v`` for one vector ``(M,)`` or for columns ``(..., M, k)``."""
+        """`K v` for one vector `(M,)` or for columns `(..., M, k)`."""
         columns = self._columns(v, self.shape[-1])
         product = self._times(columns)
         return product.squeeze(-1) if v.ndim == 1 else product
 
     def rmatvec(self, v: Tensor) -> Tensor:
-        """``K^T v`` for one vector ``(N,)`` or for columns ``(..., N, k)``."""
+        """`K^T v` for one vector `(N,)` or for columns `(..., N, k)`."""
         columns = self._columns(v, self.shape[-2])
         product = self._transposed_times(columns)
         return product.squeeze(-1) if v.ndim == 1 else product
 
     def row_sums(self) -> Tensor:
-        """``K 1``, ``(..., N)``."""
+        """`K 1`, `(..., N)`."""
         return self.matvec(torch.ones(self.shape[-1], dtype=self.dtype, device=self.device))
 
     def column_sums(self) -> Tensor:
-        """``K^T 1``, ``(..., M)``."""
+        """`K^T 1`, `(..., M)`."""
         return self.rmatvec(torch.ones(self.shape[-2], dtype=self.dtype, device=self.device))
 
     def frobenius_norm(self) -> Tensor:
-        """``||K||_F``, shaped ``(...)``."""
+        """`||K||_F`, shaped `(...)`."""
         everything = slice(None)
         return self.block_energy(everything, everything).clamp(min=0).sqrt()
 
     def effective_rank(self) -> Tensor:
-        """``exp(-sum_i p_i log p_i)`` with ``p_i = sigma_i / sum_j sigma_j``, shaped ``(...)``.
+        """`exp(-sum_i p_i log p_i)` with `p_i = sigma_i / sum_j sigma_j`, shaped `(...)`.
 
         Roy & Vetterli (2007), "The effective rank". From 1 (rank one) to the rank (all singular
         values equal); 0 for K = 0, where the definition is silent.
@@ -102,7 +102,7 @@ class Kernel(ABC):
         return torch.where(total.squeeze(-1) > 0, rank, 0.0)
 
     def explained_variance(self) -> Tensor:
-        """``sum_{i<=k} sigma_i^2 / sum_i sigma_i^2`` for k = 1, 2, ...: ``(..., max_rank)``.
+        """`sum_{i<=k} sigma_i^2 / sum_i sigma_i^2` for k = 1, 2, ...: `(..., max_rank)`.
 
         1 throughout for K = 0: nothing is left to explain.
         """
@@ -130,9 +130,9 @@ class Kernel(ABC):
 
 
 class KernelFactors(Kernel):
-    """``K = A B^T`` without forming it: ``a (..., N, r)``, ``b (..., M, r)``.
+    """`K = A B^T` without forming it: `a (..., N, r)`, `b (..., M, r)`.
 
-    Every method but ``dense`` is linear in N and M. Half precision is widened to float32.
+    Every method but `dense` is linear in N and M. Half precision is widened to float32.
     """
 
     def __init__(self, a: Tensor, b: Tensor) -> None:
@@ -156,11 +156,11 @@ class KernelFactors(Kernel):
     def from_features(
         cls, phi_q: Tensor, phi_k: Tensor, f: Tensor | None = None
     ) -> "KernelFactors":
-        """The kernel of section 3: ``K_ij = <F_X phi_q(x_i), F_X phi_k(x_j)>``.
+        """The kernel of section 3: `K_ij = <F_X phi_q(x_i), F_X phi_k(x_j)>`.
 
-        ``phi_q (..., N, p)``, ``phi_k (..., M, p)``, ``f = F_X (..., n, p)`` or None for the
-        identity. ``A = Phi_q R^T`` and ``B = Phi_k R^T`` with R from the thin QR of F_X; where
-        n <= p, F_X is as small as R already and stands in its place.
+        `phi_q (..., N, p)`, `phi_k (..., M, p)`, `f = F_X (..., n, p)` or None for the
+        identity. `A = Phi_q R^T` and `B = Phi_k R^T` with R from the thin QR of F_X; where
+        n <= p, F_X is as small as R already and takes its place.
         """
         if f is None:
             return cls(phi_q, phi_k)
@@ -189,7 +189,7 @@ class KernelFactors(Kernel):
         return min(int(size) for size in (*self.a.shape[-2:], self.b.shape[-2]))
 
     def svd(self, k: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Exact: ``A = Q_a R_a``, ``B = Q_b R_b``, then the small SVD of ``R_a R_b^T``."""
+        """Exact: `A = Q_a R_a`, `B = Q_b R_b`, then the small SVD of `R_a R_b^T`."""
         k = self._count(k)
         q_a, r_a = torch.linalg.qr(self.a)
         q_b, r_b = torch.linalg.qr(self.b)
@@ -197,7 +197,7 @@ class KernelFactors(Kernel):
         return q_a @ u[..., :k], sigma[..., :k], q_b @ vh.mT[..., :k]
 
     def singular_values(self, k: int | None = None) -> Tensor:
-        """``O((N + M) r^2)`` time and ``O(r^2)`` memory on top of the factors."""
+        """`O((N + M) r^2)` time and `O(r^2)` memory on top of the factors."""
         k = self._count(k)
         core = _triangle(self.a) @ _triangle(self.b).mT
         sigma: Tensor = torch.linalg.svdvals(core)
@@ -208,7 +208,7 @@ class KernelFactors(Kernel):
         return a @ (self.b.mT @ self.b) @ a.mT
 
     def block_energy(self, rows: Index, columns: Index) -> Tensor:
-        """``tr((A_I^T A_I)(B_J^T B_J))``."""
+        """`tr((A_I^T A_I)(B_J^T B_J))`."""
         a, b = _rows(self.a, rows), _rows(self.b, columns)
         return ((a.mT @ a) * (b.mT @ b)).sum(dim=(-2, -1))
 
@@ -223,7 +223,7 @@ class KernelFactors(Kernel):
 
 
 class DenseKernel(Kernel):
-    """A kernel held as its matrix ``(..., N, M)``: softmax attention, or any other."""
+    """A kernel held as its matrix `(..., N, M)`: softmax attention, or any other."""
 
     def __init__(self, matrix: Tensor) -> None:
         if matrix.ndim < 2:
@@ -275,7 +275,7 @@ class DenseKernel(Kernel):
 
 
 def _rows(x: Tensor, index: Index) -> Tensor:
-    """The rows ``index`` of ``x (..., N, c)``."""
+    """The rows `index` of `x (..., N, c)`."""
     if isinstance(index, slice):
         return x[..., index, :]
     chosen = torch.as_tensor(index, device=x.device)
@@ -287,9 +287,9 @@ def _rows(x: Tensor, index: Index) -> Tensor:
 
 
 def _triangle(x: Tensor) -> Tensor:
-    """A matrix ``(..., min(N, r), r)`` with the Gram matrix ``R^T R = X^T X`` of ``x (..., N, r)``.
+    """A matrix `(..., min(N, r), r)` with the Gram matrix `R^T R = X^T X` of `x (..., N, r)`.
 
-    The R of a QR, folded over chunks of rows so that no second tall matrix is made; ``x``
+    The R of a QR, folded over chunks of rows so that no second tall matrix is made; `x`
     itself where it is not tall.
     """
     n, r = x.shape[-2:]

@@ -11,11 +11,11 @@ Positions = Literal["mean", "sum"]
 
 
 def energy(scores: Tensor, sqrt_lambda: Tensor, valid: Tensor | None = None) -> Tensor:
-    """``sum_i e_i^T Lambda e_i`` with ``Lambda = diag(sqrt_lambda^2)``, over valid positions.
+    """`sum_i e_i^T Lambda e_i` with `Lambda = diag(sqrt_lambda^2)`, over valid positions.
 
-    ``scores (..., N, s)``, ``sqrt_lambda (..., s)``, ``valid (..., N)`` bool with True = valid,
-    of the same number of dimensions as the scores without their last. Result ``(...)``, in
-    float32 or wider. What stands at an invalid position, even NaN, does not enter.
+    `scores (..., N, s)`, `sqrt_lambda (..., s)`, `valid (..., N)` bool with True = valid,
+    of the same number of dimensions as the scores without their last. Result `(...)`, in
+    float32 or wider. What is at an invalid position, even NaN, does not enter.
     """
     _check_directions(scores.shape[-1], sqrt_lambda)
     weighted = widen(scores) * widen(sqrt_lambda).unsqueeze(-2)
@@ -26,10 +26,10 @@ def energy(scores: Tensor, sqrt_lambda: Tensor, valid: Tensor | None = None) -> 
 
 
 def gram_energy(gram: Tensor, weights: Tensor, sqrt_lambda: Tensor) -> Tensor:
-    """The same energy from ``G = Phi^T Phi``: ``Tr(Lambda W^T G W)``.
+    """The same energy from `G = Phi^T Phi`: `Tr(Lambda W^T G W)`.
 
-    ``gram (..., p, p)``, ``weights`` = ``W_{e|X}`` or ``W_{r|X} (..., p, s)``,
-    ``sqrt_lambda (..., s)``; result ``(...)``. No position enters: cheaper once G is known.
+    `gram (..., p, p)`, `weights` = `W_{e|X}` or `W_{r|X} (..., p, s)`,
+    `sqrt_lambda (..., s)`; result `(...)`. No position enters: cheaper once G is known.
     """
     _check_directions(weights.shape[-1], sqrt_lambda)
     if gram.shape[-2:] != (weights.shape[-2], weights.shape[-2]):
@@ -43,7 +43,7 @@ def gram_energy(gram: Tensor, weights: Tensor, sqrt_lambda: Tensor) -> Tensor:
 
 
 def trace_term(w_e: Tensor, w_r: Tensor) -> Tensor:
-    """``Tr(W_e^T W_r)`` of ``(..., n, s)`` and ``(..., n, s)``; result ``(...)``."""
+    """`Tr(W_e^T W_r)` of `(..., n, s)` and `(..., n, s)`; result `(...)`."""
     if w_e.shape[-2:] != w_r.shape[-2:]:
         raise ValueError(
             f"w_e has shape {tuple(w_e.shape)} and w_r {tuple(w_r.shape)}; "
@@ -61,11 +61,11 @@ def objective(
     count_r: Tensor | int | None = None,
     positions: Positions = "mean",
 ) -> Tensor:
-    """``J = energy_e / 2 + energy_r / 2 - Tr(W_e^T W_r)``, eq. (11). All shaped ``(...)``.
+    """`J = energy_e / 2 + energy_r / 2 - Tr(W_e^T W_r)`, eq. (11). All shaped `(...)`.
 
-    With ``positions="mean"`` each energy is divided by its number of valid positions
-    (``count_e``, ``count_r``), so that J means the same at every length; a side without any
-    position contributes 0. ``positions="sum"`` is the letter of (11) and takes no counts.
+    With `positions="mean"` each energy is divided by its number of valid positions
+    (`count_e`, `count_r`), so that J means the same at every length; a side without any
+    position contributes 0. `positions="sum"` is the letter of (11) and takes no counts.
     """
     check_positions(positions)
     if positions == "mean":
@@ -85,13 +85,13 @@ def objective(
 
 
 def check_positions(positions: str) -> None:
-    """Raise unless ``positions`` is a known convention."""
+    """Raise unless `positions` is a known convention."""
     if positions not in ("mean", "sum"):
         raise ValueError(f'positions is {positions!r}; expected "mean" or "sum"')
 
 
 def check_valid(valid: Tensor, rows: Tensor) -> None:
-    """Raise unless ``valid (..., N)`` is a boolean mask of ``rows (..., N, c)``."""
+    """Raise unless `valid (..., N)` is a boolean mask of `rows (..., N, c)`."""
     if valid.dtype != torch.bool:
         raise ValueError(f"valid has dtype {valid.dtype}; expected torch.bool, True = valid")
     # equal dimensions: a (B, N) mask must not broadcast silently against (B, H, N) positions
@@ -115,7 +115,7 @@ def _check_directions(s: int, sqrt_lambda: Tensor) -> None:
 
 
 def _half_inverse(total: Tensor, count: Tensor | int) -> Tensor | float:
-    """``1 / (2 count)``, and 0 for no positions at all."""
+    """`1 / (2 count)`, and 0 for no positions at all."""
     if isinstance(count, int):
         return 0.5 / count if count > 0 else 0.0
     return torch.where(count > 0, 0.5 / count.clamp(min=1).to(total.dtype), 0.0)

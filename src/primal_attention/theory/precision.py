@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def widen(x: Tensor) -> Tensor:
-    """``x`` in float32 if it is narrower (float16, bfloat16, integers), else ``x`` itself."""
+    """`x` in float32 if it is narrower (float16, bfloat16, integers), else `x` itself."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 

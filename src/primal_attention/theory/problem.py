@@ -14,10 +14,10 @@ from .precision import widen
 class KSVDProblem:
     """The data and the variables of eq. (6), per batch element and head.
 
-    ``phi_q (..., N, p)`` and ``phi_k (..., M, p)``: features. ``w_e, w_r (..., n, s)``: primal
-    weights. ``sqrt_lambda (..., s)``: the root of Lambda's diagonal. ``f (..., n, p)``: F_X, or
-    None for the identity (then n = p). ``valid_q (..., N)``, ``valid_k (..., M)``: bool, True =
-    valid; an invalid position counts as absent: its features are zero, whatever stands there.
+    `phi_q (..., N, p)` and `phi_k (..., M, p)`: features. `w_e, w_r (..., n, s)`: primal
+    weights. `sqrt_lambda (..., s)`: the root of Lambda's diagonal. `f (..., n, p)`: F_X, or
+    None for the identity (then n = p). `valid_q (..., N)`, `valid_k (..., M)`: bool, True =
+    valid; an invalid position counts as absent: its features are zero, whatever is there.
     """
 
     phi_q: Tensor
@@ -49,7 +49,7 @@ class KSVDProblem:
             check_valid(self.valid_k, self.phi_k)
 
     def features(self) -> tuple[Tensor, Tensor]:
-        """``Phi_q (..., N, p)`` and ``Phi_k (..., M, p)`` with absent positions zeroed."""
+        """`Phi_q (..., N, p)` and `Phi_k (..., M, p)` with absent positions zeroed."""
         return _present(self.phi_q, self.valid_q), _present(self.phi_k, self.valid_k)
 
     def counts(self) -> tuple[Tensor | int, Tensor | int]:
@@ -59,11 +59,11 @@ class KSVDProblem:
         return count_q, count_k
 
     def factors(self) -> KernelFactors:
-        """The induced kernel ``K_ij = <F_X phi_q(x_i), F_X phi_k(x_j)>``."""
+        """The induced kernel `K_ij = <F_X phi_q(x_i), F_X phi_k(x_j)>`."""
         return KernelFactors.from_features(*self.features(), self.f)
 
     def projections(self) -> tuple[Tensor, Tensor]:
-        """``W_{e|X} = F_X^T W_e`` and ``W_{r|X} = F_X^T W_r``, each ``(..., p, s)``."""
+        """`W_{e|X} = F_X^T W_e` and `W_{r|X} = F_X^T W_r`, each `(..., p, s)`."""
         w_e, w_r = widen(self.w_e), widen(self.w_r)
         if self.f is None:
             return w_e, w_r
@@ -71,13 +71,13 @@ class KSVDProblem:
         return f.mT @ w_e, f.mT @ w_r
 
     def scores(self) -> tuple[Tensor, Tensor]:
-        """``e (..., N, s)`` and ``r (..., M, s)`` of (6); zero where absent."""
+        """`e (..., N, s)` and `r (..., M, s)` of (6); zero where absent."""
         phi_q, phi_k = self.features()
         w_e, w_r = self.projections()
         return phi_q @ w_e, phi_k @ w_r
 
     def objective(self, positions: Positions = "mean") -> Tensor:
-        """J of eq. (11), shaped ``(...)``."""
+        """J of eq. (11), shaped `(...)`."""
         check_positions(positions)
         e, r = self.scores()
         count_e, count_r = self.counts() if positions == "mean" else (None, None)

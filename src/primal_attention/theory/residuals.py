@@ -17,15 +17,15 @@ from .problem import KSVDProblem
 
 @dataclass(frozen=True, eq=False)
 class KSVDResiduals:
-    """Everything that vanishes at a KSVD solution. All tensors are shaped ``(...)``.
+    """Everything that vanishes at a KSVD solution. All tensors are shaped `(...)`.
 
-    ``objective``: J with sums over the positions, eq. (11).
-    ``kkt_weights``: distance of ``W_e, W_r`` from the sums of (14), in [0, 1].
-    ``eigenproblem``: distance between the two sides of (7), in [0, 1].
-    ``orthogonality``: largest entry of ``|H^T H - I|``, the columns of H_e and H_r normalised; a
+    `objective`: J with sums over the positions, eq. (11).
+    `kkt_weights`: distance of `W_e, W_r` from the sums of (14), in [0, 1].
+    `eigenproblem`: distance between the two sides of (7), in [0, 1].
+    `orthogonality`: largest entry of `|H^T H - I|`, the columns of H_e and H_r normalised; a
     zero column counts 1.
 
-    A distance of x and y is ``||x - y|| / (||x|| + ||y||)`` (Frobenius), and the larger of the
+    A distance of x and y is `||x - y|| / (||x|| + ||y||)` (Frobenius), and the larger of the
     e side and the r side is reported.
     """
 
@@ -35,7 +35,7 @@ class KSVDResiduals:
     orthogonality: Tensor
 
     def solved(self, tol: float = 1e-6) -> Tensor:
-        """Where (7), (14) and orthogonality hold to ``tol``: bool, ``(...)``. J = 0 follows."""
+        """Where (7), (14) and orthogonality hold to `tol`: bool, `(...)`. J = 0 follows."""
         worst = torch.maximum(self.kkt_weights, self.eigenproblem)
         return torch.maximum(worst, self.orthogonality) <= tol
 
@@ -50,10 +50,10 @@ class KSVDResiduals:
 def residuals_of(problem: KSVDProblem, *, positions: Positions = "mean") -> KSVDResiduals:
     """The residuals of a problem, in time and memory linear in the positions: K is not formed.
 
-    ``positions`` says how Lambda was trained. ``"sum"``: as (11) is written. ``"mean"``: J took
-    means over N queries and M keys, so the Lambda of (11) is ``Lambda / N`` for e and
-    ``Lambda / M`` for r; where N != M, (7) then reads ``K H_r = H_e Sigma_e``,
-    ``K^T H_e = H_r Sigma_r``, an SVD of K up to the scale of the columns.
+    `positions` says how Lambda was trained. `"sum"`: as (11) is written. `"mean"`: J took
+    means over N queries and M keys, so the Lambda of (11) is `Lambda / N` for e and
+    `Lambda / M` for r; where N != M, (7) then reads `K H_r = H_e Sigma_e`,
+    `K^T H_e = H_r Sigma_r`, an SVD of K up to the scale of the columns.
     """
     check_positions(positions)
     lambda_e = lambda_r = widen(problem.sqrt_lambda).square()  # (..., s)
@@ -97,10 +97,10 @@ def ksvd_residuals(
     *,
     positions: Positions = "mean",
 ) -> KSVDResiduals:
-    """How far an attention layer is from a KSVD solution on this input, see ``residuals_of``.
+    """How far an attention layer is from a KSVD solution on this input, see `residuals_of`.
 
-    ``query (B, N, d)``, ``key (B, M, d)`` or None for self-attention, ``key_padding_mask (B, M)``
-    with True = ignore. The residuals are shaped ``(B, heads)``.
+    `query (B, N, d)`, `key (B, M, d)` or None for self-attention, `key_padding_mask (B, M)`
+    with True = ignore. The residuals are shaped `(B, heads)`.
     """
     if not hasattr(attention, "ksvd_problem"):
         raise TypeError(
@@ -128,7 +128,7 @@ def _distance(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _skewness(h: Tensor) -> Tensor:
-    """Largest entry of ``|H^T H - I|`` with the columns of ``h (..., N, s)`` normalised."""
+    """Largest entry of `|H^T H - I|` with the columns of `h (..., N, s)` normalised."""
     norm = torch.linalg.vector_norm(h, dim=-2, keepdim=True)
     unit = h / torch.where(norm > 0, norm, 1.0)
     identity = torch.eye(h.shape[-1], dtype=h.dtype, device=h.device)

@@ -17,7 +17,7 @@ _DENSE_SIZE = 2000  # up to here a full SVD is a matter of seconds
 
 
 class LinearOperator(Protocol):
-    """A kernel known by its products only: ``K v`` and ``K^T v`` for one vector at a time."""
+    """A kernel known by its products only: `K v` and `K^T v` for one vector at a time."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -32,10 +32,10 @@ KernelLike = Tensor | np.ndarray | Kernel | LinearOperator
 
 @dataclass(frozen=True, eq=False)
 class KSVD:
-    """A solution of (7): ``K H_r = H_e Sigma``, ``K^T H_e = H_r Sigma``.
+    """A solution of (7): `K H_r = H_e Sigma`, `K^T H_e = H_r Sigma`.
 
-    ``left`` = H_e ``(N, s)`` and ``right`` = H_r ``(M, s)`` with orthonormal columns, ``sigma
-    (s,)`` descending.
+    `left` = H_e `(N, s)` and `right` = H_r `(M, s)` with orthonormal columns, `sigma
+    (s,)` descending.
     """
 
     left: Tensor
@@ -44,21 +44,21 @@ class KSVD:
 
     @property
     def rank(self) -> int:
-        """How many singular values exceed ``max(N, M) eps sigma_1``: the rest are rounding."""
+        """How many singular values exceed `max(N, M) eps sigma_1`: the rest are rounding."""
         size = max(self.left.shape[0], self.right.shape[0])
         floor = size * torch.finfo(self.sigma.dtype).eps * self.sigma[0]
         return int((self.sigma > floor).sum())
 
     @property
     def lam(self) -> Tensor:
-        """The diagonal of ``Lambda = Sigma^{-1} (s,)``; ValueError where it would be infinite."""
+        """The diagonal of `Lambda = Sigma^{-1} (s,)`; ValueError where it would be infinite."""
         self._check_rank()
         return self.sigma.reciprocal()
 
     def residual(self, kernel: KernelLike) -> float:
-        """The larger of ``||K H_r - H_e Sigma||`` and ``||K^T H_e - H_r Sigma||``, eq. (7).
+        """The larger of `||K H_r - H_e Sigma||` and `||K^T H_e - H_r Sigma||`, eq. (7).
 
-        Frobenius norms, relative to ``||Sigma||``; absolute if Sigma = 0.
+        Frobenius norms, relative to `||Sigma||`; absolute if Sigma = 0.
         """
         products = _products(kernel)
         e_side = products.matvec(self.right) - self.left * self.sigma
@@ -69,9 +69,9 @@ class KSVD:
     def primal_weights(
         self, phi_q: Tensor, phi_k: Tensor, f: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """``W_e = F_X Phi_k^T H_r`` and ``W_r = F_X Phi_q^T H_e``, each ``(n, s)``: KKT (14).
+        """`W_e = F_X Phi_k^T H_r` and `W_r = F_X Phi_q^T H_e`, each `(n, s)`: KKT (14).
 
-        ``phi_q (N, p)``, ``phi_k (M, p)``, ``f = F_X (n, p)`` or None for the identity: those that
+        `phi_q (N, p)`, `phi_k (M, p)`, `f = F_X (n, p)` or None for the identity: those that
         made the kernel. ValueError where a sigma is zero, since no Lambda then fulfils (14).
         """
         self._check_rank()
@@ -91,9 +91,9 @@ class KSVD:
 
 
 def dual_variables(e: Tensor, r: Tensor, lam: Tensor) -> tuple[Tensor, Tensor]:
-    """From scores to dual variables by (14): ``h_ei = Lambda e_i``, ``h_rj = Lambda r_j``.
+    """From scores to dual variables by (14): `h_ei = Lambda e_i`, `h_rj = Lambda r_j`.
 
-    ``e (..., N, s)``, ``r (..., M, s)``, ``lam (..., s)``; result ``H_e``, ``H_r`` of those shapes.
+    `e (..., N, s)`, `r (..., M, s)`, `lam (..., s)`; result `H_e`, `H_r` of those shapes.
     """
     if not e.shape[-1] == r.shape[-1] == lam.shape[-1]:
         raise ValueError(
@@ -113,15 +113,15 @@ def ksvd(
     max_iter: int = 1000,
     seed: int = 0,
 ) -> KSVD:
-    """The ``s`` leading singular triplets of an asymmetric kernel ``(N, M)``, eq. (7).
+    """The `s` leading singular triplets of an asymmetric kernel `(N, M)`, eq. (7).
 
-    ``kernel``: a matrix, a ``KernelFactors`` or ``DenseKernel``, or any object with ``shape``,
-    ``matvec`` and ``rmatvec`` (handed numpy vectors if its ``dtype`` is numpy's, else tensors).
+    `kernel`: a matrix, a `KernelFactors` or `DenseKernel`, or any object with `shape`,
+    `matvec` and `rmatvec` (handed numpy vectors if its `dtype` is numpy's, else tensors).
 
-    ``method``: ``"dense"`` forms K and takes its full SVD. ``"iterative"`` uses products with K
-    and K^T only, ``O((N + M) s)`` memory, until each column's residual of (7) is at most
-    ``tol * sigma_1`` (default ``eps^{3/4}``); RuntimeError if ``max_iter`` blocks do not suffice.
-    ``"auto"``: the exact factored SVD of a ``KernelFactors``; dense for a matrix whose shorter
+    `method`: `"dense"` forms K and takes its full SVD. `"iterative"` uses products with K
+    and K^T only, `O((N + M) s)` memory, until each column's residual of (7) is at most
+    `tol * sigma_1` (default `eps^{3/4}`); RuntimeError if `max_iter` blocks do not suffice.
+    `"auto"`: the exact factored SVD of a `KernelFactors`; dense for a matrix whose shorter
     side is at most 2000 or at most 8 s; else iterative.
 
     The signs are fixed: in each column of H_e the entry largest in magnitude is positive. No
@@ -188,7 +188,7 @@ def _check_finite(kernel: Kernel) -> None:
 
 @dataclass(frozen=True)
 class _Products:
-    """``K V`` and ``K^T U`` on blocks of columns."""
+    """`K V` and `K^T U` on blocks of columns."""
 
     matvec: Callable[[Tensor], Tensor]
     rmatvec: Callable[[Tensor], Tensor]

@@ -23,12 +23,12 @@ def leading_triplets(
     max_iter: int,
     seed: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``U (N, s)``, ``sigma (s,)``, ``V (M, s)`` of ``K (N, M)``; restarted block Lanczos.
+    """`U (N, s)`, `sigma (s,)`, `V (M, s)` of `K (N, M)`; restarted block Lanczos.
 
-    The right basis V grows by the residual block ``K^T U - V Sigma``, fully reorthogonalised. In
-    it, the SVD of ``K V`` gives the best triplets (Rayleigh-Ritz), for which ``K V = U Sigma``
-    holds exactly and ``K^T U = V Sigma`` is the test of convergence. A full basis restarts from
-    its leading triplets, so the memory is ``O((N + M) s)``. A block finds repeated singular values.
+    The right basis V grows by the residual block `K^T U - V Sigma`, fully reorthogonalised. In
+    it, the SVD of `K V` gives the best triplets (Rayleigh-Ritz), for which `K V = U Sigma`
+    holds exactly and `K^T U = V Sigma` is the test of convergence. A full basis restarts from
+    its leading triplets, so the memory is `O((N + M) s)`. A block finds repeated singular values.
     """
     if shape[0] < shape[1]:  # the basis lives on the shorter side
         v, sigma, u = leading_triplets(
@@ -83,7 +83,7 @@ def leading_triplets(
 
 
 def _orthonormal_to(basis: Tensor, columns: Tensor) -> Tensor:
-    """An orthonormal basis of the columns' part outside ``basis``."""
+    """An orthonormal basis of the columns' part outside `basis`."""
     for _ in range(3):  # twice is enough in theory; a nearly dependent column needs one more
         columns = torch.linalg.qr(columns - basis @ (basis.mT @ columns)).Q
     return columns

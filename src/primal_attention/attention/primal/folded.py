@@ -1,6 +1,6 @@
 """Folding: the exact inference form of layers with free weights.
 
-Nothing stands between phi and the output but linear maps, so they are multiplied once. Per head,
+Only linear maps lead from phi to the output, so they are multiplied once. Per head,
 with w_out = W_o W_c (d x 2s): either the s scores are kept, or, where s is large, not even those:
 
     out = w_out [W_e^T phi_q ; W_r^T phi_k] + c          2 s (p + d) products a head and position
