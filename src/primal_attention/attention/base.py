@@ -16,6 +16,7 @@ class Attention(nn.Module):
 
     has_values: ClassVar[bool] = True  # whether `value` may differ from `key`
     has_cross: ClassVar[bool] = True  # whether `key` may differ from `query`
+    has_pair_masks: ClassVar[bool] = False  # whether `attn_mask` may hide or weight single pairs
     # torch's encoder layers read this: False keeps their fused softmax path away from us.
     _qkv_same_embed_dim: ClassVar[bool] = False
     in_proj_weight: nn.Parameter

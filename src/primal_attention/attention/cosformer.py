@@ -19,10 +19,6 @@ from .scan import Sums, causal_scan
     "cosformer",
     paper="Qin et al.: cosFormer: Rethinking Softmax in Attention, ICLR 2022",
     cost="O(N)",
-    causal=True,
-    cross=True,
-    streaming=True,
-    any_length=True,
 )
 class CosformerAttention(FactoredAttention):
     """cosFormer attention. Per head, with phi(x) = relu(x),

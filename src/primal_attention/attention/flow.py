@@ -30,10 +30,6 @@ class FlowState(NamedTuple):
     "flow",
     paper="Wu et al.: Flowformer: Linearizing Transformers with Conservation Flows, ICML 2022",
     cost="O(N)",
-    causal=True,
-    cross=True,
-    streaming=True,
-    any_length=True,
 )
 class FlowAttention(FactoredAttention):
     """Flow attention. Keys are sources, queries are sinks, <phi(q_i), phi(k_j)> with phi = sigmoid

@@ -24,10 +24,6 @@ class LinearState(NamedTuple):
     "linear",
     paper="Katharopoulos et al.: Transformers are RNNs, ICML 2020",
     cost="O(N)",
-    causal=True,
-    cross=True,
-    streaming=True,
-    any_length=True,
 )
 class LinearAttention(FactoredAttention):
     """Linear attention. Per head, with phi(x) = elu(x) + 1 elementwise,

@@ -18,10 +18,6 @@ from .registry import register
     "linformer",
     paper="Wang et al.: Linformer: Self-Attention with Linear Complexity, 2020",
     cost="O(N k)",
-    causal=False,
-    cross=True,
-    streaming=False,
-    any_length=False,
 )
 class LinformerAttention(MixingAttention):
     """Linformer's attention. Learned matrices E and F (k, max_length) mix the M keys and the M

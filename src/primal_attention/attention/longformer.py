@@ -17,10 +17,6 @@ BLOCK = 32  # least number of queries that share a block of keys
     "longformer",
     paper="Beltagy, Peters, Cohan: Longformer, the Long-Document Transformer, arXiv 2020",
     cost="O(N w)",
-    causal=True,
-    cross=False,
-    streaming=False,
-    any_length=True,
 )
 class LongformerAttention(MixingAttention):
     """Softmax over a sliding window and a few global positions. Per head, for the positions of a

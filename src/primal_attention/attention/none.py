@@ -23,10 +23,6 @@ class NoneState(NamedTuple):
     "none",
     paper="Tay et al.: Long Range Arena, ICLR 2021 (the benchmark that it is a control for)",
     cost="O(N)",
-    causal=True,
-    cross=False,
-    streaming=True,
-    any_length=True,
 )
 class NoneAttention(Streaming, MixingAttention):
     """o(x_i) = W_o (W_v x_i + b_v) + b_o: the attention matrix is the identity, in every head. What

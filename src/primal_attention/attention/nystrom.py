@@ -22,10 +22,6 @@ from .registry import register
     paper="Xiong et al.: Nystromformer: A Nystrom-Based Algorithm for Approximating "
     "Self-Attention, AAAI 2021",
     cost="O(N m)",
-    causal=False,
-    cross=False,
-    streaming=False,
-    any_length=True,
 )
 class NystromAttention(MixingAttention):
     """Nystromformer's attention. With m landmarks, the means q~, k~ (m, p) of consecutive runs of

@@ -22,10 +22,6 @@ from .scan import Sums, causal_scan
     "performer",
     paper="Choromanski et al.: Rethinking Attention with Performers, ICLR 2021",
     cost="O(N)",
-    causal=True,
-    cross=True,
-    streaming=True,
-    any_length=True,
 )
 class PerformerAttention(FactoredAttention):
     """Performer attention. Per head of width p, with m random directions w_r in R^p,

@@ -32,10 +32,6 @@ class Chunks(NamedTuple):
     "reformer",
     paper="Kitaev, Kaiser, Levskaya: Reformer, the Efficient Transformer, ICLR 2020",
     cost="O(N log N)",
-    causal=True,
-    cross=False,
-    streaming=False,
-    any_length=True,
 )
 class ReformerAttention(MixingAttention):
     """Locality-sensitive hashing attention. Queries and keys are one, up to the length of the keys:

@@ -18,10 +18,6 @@ from .registry import register
     "soft",
     paper="Lu et al.: SOFT: Softmax-free Transformer with Linear Complexity, NeurIPS 2021",
     cost="O(N m)",
-    causal=False,
-    cross=False,
-    streaming=False,
-    any_length=True,
 )
 class SoftAttention(MixingAttention):
     """SOFT's attention. Queries are keys (one projection), the kernel is Gaussian,

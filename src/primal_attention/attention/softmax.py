@@ -51,11 +51,6 @@ class Visibility(NamedTuple):
     "softmax",
     paper="Vaswani et al.: Attention Is All You Need, NeurIPS 2017",
     cost="O(N^2)",
-    causal=True,
-    cross=True,
-    streaming=True,
-    any_length=True,
-    pair_masks=True,
 )
 class SoftmaxAttention(Streaming, ProjectedAttention):
     """Scaled dot-product attention. Per head (width p = embed_dim / num_heads),
@@ -69,6 +64,8 @@ class SoftmaxAttention(Streaming, ProjectedAttention):
     self-attention ignored positions give zero rows; and what stands in an ignored position, be it
     NaN, reaches neither the output nor a gradient.
     """
+
+    has_pair_masks = True
 
     # -- calls -----------------------------------------------------------------------------------
 

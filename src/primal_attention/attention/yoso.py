@@ -21,10 +21,6 @@ from .registry import register
     paper="Zeng et al.: You Only Sample (Almost) Once: Linear Cost Self-Attention Via Bernoulli "
     "Sampling, ICML 2021",
     cost="O(N^2)",
-    causal=False,
-    cross=True,
-    streaming=False,
-    any_length=True,
 )
 class YosoAttention(MixingAttention):
     """YOSO-E, the expectation form of YOSO. Queries and keys are brought to unit length; two of

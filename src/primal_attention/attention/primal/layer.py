@@ -27,10 +27,6 @@ from .stream import PrimalState
     "primal",
     paper="Chen, Tao, Tonin, Suykens: Primal-Attention, NeurIPS 2023",
     cost="O(N p s)",
-    causal=True,
-    cross=True,
-    streaming=True,
-    any_length=True,
 )
 class PrimalAttention(Streaming):
     """Self- or cross-attention as an asymmetric kernel SVD in the primal: linear in the length.
