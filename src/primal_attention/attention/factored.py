@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from ..theory.factors import DenseKernel, Kernel, KernelFactors
 from ..theory.precision import widen
 from .base import Streaming
+from .cost import Terms
 from .inputs import Sequences
 from .projected import MixingAttention, silence, silent_queries, sources
 
@@ -44,6 +45,8 @@ class FactoredAttention(Streaming, MixingAttention):
     W_v and W_o cost as much as 2 p positions, p = embed_dim / num_heads, so short sequences take
     the plain order, and so do features that are many times wider than a head.
     """
+
+    _sums: ClassVar[int] = 1  # over positions, for every position: the normaliser
 
     def __init__(
         self,
@@ -91,6 +94,20 @@ class FactoredAttention(Streaming, MixingAttention):
         left, right, scale = self._by_head(q, k, call)
         return KernelFactors(_without_silent(_scaled(left, scale), call), right)
 
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        """What one call costs, in the order that `_folds` takes."""
+        rows, d, m, heads = batch * length, self.embed_dim, self._width, self.num_heads
+        flops, kept, working = self._projection_cost(rows)
+        wide = heads * m
+        if self._folds(2 * length):
+            flops = rows * 4 * d * (d + wide) + batch * 4 * wide * self.head_dim * d
+            kept, working = rows * d, rows * 2 * d
+        else:
+            flops += rows * 4 * m * d
+        flops += self._sums * rows * 2 * wide * heads
+        features = rows * (3 * wide + 3 * heads)
+        return Terms(flops, kept + features, working + features)
+
     # -- what a subclass writes -------------------------------------------------------------------
 
     @property
@@ -119,7 +136,7 @@ class FactoredAttention(Streaming, MixingAttention):
     def _attend(self, call: Sequences, values: Tensor) -> Tensor:
         if self.causal:
             return super()._attend(call, values)
-        if self._folds(call):
+        if self._folds(call.x.shape[1] + call.y.shape[1]):
             return silence(self._folded(call, values), call)
         q, k, v = self._project(call, values)
         left, right, scale = self._by_head(q, k, call)
@@ -146,12 +163,12 @@ class FactoredAttention(Streaming, MixingAttention):
     def _factors_of(self, q: Tensor, k: Tensor, call: Sequences) -> Factors:
         return self._factors(q, k, call.ignore if call.is_self else None, call.ignore)
 
-    def _folds(self, call: Sequences) -> bool:
-        """Whether the folded order is the cheaper one: its products against products and copies."""
+    def _folds(self, positions: int) -> bool:
+        """Whether the folded order is the cheaper one, for so many positions of queries and keys:
+        its products against products and copies."""
         wide, plain = self.num_heads * self._width, self.embed_dim + self._width + _COPY
         if torch.compiler.is_compiling():  # a graph for any length: as for long sequences
             return wide < plain
-        positions = call.x.shape[1] + call.y.shape[1]
         return wide * (positions + 2 * self.head_dim) < plain * positions
 
     def _folded(self, call: Sequences, values: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .cost import Terms
 from .factored import FactoredAttention, Factors, inner_products, inverse, weighted_sums
 from .linear import count
 from .registry import register
@@ -51,9 +52,15 @@ class FlowAttention(FactoredAttention):
     positive, so there is nothing to guard here.
     """
 
+    _sums = 7
+
     @property
     def _width(self) -> int:
         return self.head_dim
+
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        terms = super().cost(length, batch)
+        return terms._replace(kept=terms.kept + batch * 2 * length * self.embed_dim)
 
     def _factors(
         self, q: Tensor, k: Tensor, hidden_queries: Tensor | None, hidden_keys: Tensor | None

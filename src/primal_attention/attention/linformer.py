@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from .base import check_positive
 from .compact import permute, valid_first
+from .cost import Terms
 from .dropped import softmax_attention
 from .inputs import Sequences
 from .projected import MixingAttention, silent_queries, sources
@@ -71,6 +72,12 @@ class LinformerAttention(MixingAttention):
 
     def _reset_length_proj(self) -> None:
         nn.init.normal_(self.length_proj, std=self.max_length**-0.5)
+
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        rows, d, k = batch * length, self.embed_dim, self.projection
+        flops = rows * (4 * d**2 + 4 * k * d)  # W_q and W_o, softmax
+        flops += 2 * k * d * (rows * len(self.length_proj) + batch * 2 * d)  # E and F, W_k and W_v
+        return Terms(flops, rows * 3 * d + batch * 6 * k * d, rows * 4 * d + batch * 4 * k * d)
 
     def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q (B, h, N, p), and E k and F v (B, h, k, p)."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .base import check_positive
+from .cost import Terms
 from .dropped import softmax_attention
 from .projected import MixingAttention
 from .registry import register
@@ -63,6 +64,18 @@ class LongformerAttention(MixingAttention):
         )  # fmt: skip
         self.window, self.global_tokens = int(window), int(global_tokens)
 
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        tokens, block, d = min(self.global_tokens, length), self._block(length), self.embed_dim
+        keys = min(block - 1 + self.window, length) + tokens
+        queries = -(-length // block) * block
+        flops, kept, working = self._projection_cost(batch * length)
+        flops += batch * 4 * d * (queries * keys + tokens * length)
+        gathered = batch * 2 * d * (queries // block * keys + queries)
+        return Terms(flops, kept + gathered, working + gathered)
+
+    def _block(self, length: int) -> int:
+        return min(max(self.window // 2, BLOCK), length)
+
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         length = q.shape[2]
         if ignore is None:
@@ -94,7 +107,7 @@ class LongformerAttention(MixingAttention):
         """Ranks among the valid positions, of which there are count (B, 1, 1): of the queries
         (B, blocks, block), of the keys of each block (B, blocks, g + reach), and which of these
         each query sees (B, blocks, block, g + reach)."""
-        block = min(max(self.window // 2, BLOCK), length)
+        block = self._block(length)
         ranks = torch.arange(-(-length // block) * block, device=count.device).view(1, -1, block)
         queries = ranks.minimum(count - 1)
         if self.causal:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .base import Streaming
+from .cost import Terms
 from .inputs import Sequences
 from .projected import MixingAttention, hide
 from .registry import register
@@ -67,6 +68,10 @@ class NoneAttention(Streaming, MixingAttention):
         if state.batch_size != batch:
             raise ValueError(f"the state has batch size {state.batch_size}; expected {batch}")
         return call.restore(self._attend(call, values)), state
+
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        rows, d = batch * length, self.embed_dim
+        return Terms(rows * 4 * d**2, rows * 2 * d, rows * 3 * d)
 
     def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Values (B, h, N, p), which stand for queries and keys too: nobody looks at those."""

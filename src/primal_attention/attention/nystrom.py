@@ -11,10 +11,13 @@ from torch.nn import functional as F
 from ..theory.precision import widen, without_autocast
 from .base import check_positive
 from .compact import permute, valid_first
+from .cost import Terms
 from .landmarks import Landmarks
 from .projected import MixingAttention
 from .pseudo_inverse import third_order
 from .registry import register
+
+BLOCK = 64  # rows of a product in the convolution
 
 
 @register(
@@ -80,6 +83,18 @@ class NystromAttention(MixingAttention):
             bound = 1.0 / math.sqrt(self.residual.shape[1])
             nn.init.uniform_(self.residual, -bound, bound)
 
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        m, steps, d, h = self.landmarks, self.iterations, self.embed_dim, self.num_heads
+        flops, kept, working = self._projection_cost(batch * length)
+        if m >= length:  # every position is a landmark: softmax itself
+            m, steps, flops = 0, 0, flops + batch * 4 * length**2 * d
+        flops += batch * (8 * length * m * d + 4 * m**2 * d + 8 * steps * h * m**3)
+        if self.residual is not None:
+            width = self.residual.shape[1]
+            flops += batch * 2 * (-(-length // BLOCK) * BLOCK) * (BLOCK - 1 + width) * d
+        inverse = batch * 8 * steps * h * m**2
+        return Terms(flops, kept + inverse + batch * 2 * length * d, working + inverse)
+
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         landmarks = Landmarks(self.landmarks, k.shape[2], ignore, k.device)
         keys = _visible(ignore)
@@ -135,7 +150,7 @@ def convolve(v: Tensor, kernel: Tensor, ignore: Tensor | None) -> Tensor:
     return permute(_convolve(permute(v, order), kernel), place)
 
 
-def _convolve(v: Tensor, kernel: Tensor, block: int = 64) -> Tensor:
+def _convolve(v: Tensor, kernel: Tensor, block: int = BLOCK) -> Tensor:
     """As products of a Toeplitz matrix with blocks of rows and their margins: faster than torch's
     depthwise convolution on a CPU, forward and backward."""
     batch, heads, length, width = v.shape

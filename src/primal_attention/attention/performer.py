@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from ..theory.precision import widen
 from .base import check_positive
+from .cost import Terms
 from .factored import FactoredAttention, Factors, inner_products, inverse
 from .inputs import Sequences
 from .linear import LinearState, count
@@ -88,6 +89,8 @@ class PerformerAttention(FactoredAttention):
 
     @torch.no_grad()
     def _draw(self, generator: torch.Generator) -> None:
+        if self.projection.is_meta:  # nothing to fill: reset_parameters draws, after to_empty
+            return
         drawn = orthogonal_gaussian(self.features, self.head_dim, generator)
         # not in place: a graph that waits for its backward pass may hold the old ones
         self.projection = drawn.to(self.projection)
@@ -99,6 +102,11 @@ class PerformerAttention(FactoredAttention):
     @property
     def _width(self) -> int:
         return self.features
+
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        flops, kept, working = super().cost(length, batch)
+        exponents = batch * 2 * length * self.num_heads * self.features
+        return Terms(flops + 2 * exponents * self.head_dim, kept + exponents, working + exponents)
 
     def _attend(self, call: Sequences, values: Tensor) -> Tensor:
         if self.training and self.redraw_every is not None:

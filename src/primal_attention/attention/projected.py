@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from ..theory.factors import DenseKernel, Kernel
 from .base import Attention
+from .cost import Terms
 from .inputs import Sequences
 from .masks import check_attention_mask
 
@@ -70,6 +71,12 @@ class ProjectedAttention(Attention):
             k = self._linear(y, d, 2 * d)
             v = self._linear(z, 2 * d, 3 * d)
         return self._heads(q), self._heads(k), self._heads(v)
+
+    def _projection_cost(self, rows: int) -> Terms:
+        """What the projections cost, of so many positions; a normaliser of every head is kept."""
+        d, parts = self.embed_dim, self.parts
+        kept = rows * ((parts + 2) * d + self.num_heads)
+        return Terms(rows * 2 * (parts + 1) * d**2, kept, rows * (parts + 3) * d)
 
     def _linear(self, rows: Tensor, first: int, last: int) -> Tensor:
         bias = None if self.in_proj_bias is None else self.in_proj_bias[first:last]

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from ..theory.precision import widen
 from .base import check_positive
+from .cost import Terms
 from .inputs import Sequences
 from .projected import MixingAttention, sources
 from .registry import register
@@ -92,6 +93,19 @@ class ReformerAttention(MixingAttention):
     def redraw(self) -> None:
         """New random rotations."""
         nn.init.normal_(self.rotations)
+
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        rows, size, bits, d = batch * length, self.bucket_size, self._bits(length), self.embed_dim
+        flops = rows * 6 * d**2
+        if bits:
+            columns = -(-bits // BITS) * 2 ** (min(bits, BITS) - 1)
+            flops += rows * 2 * d * self.hashes * columns
+        slots = batch * self.hashes * (length // size + 2**bits) * size
+        flops += slots * 8 * size * d
+        scores = 2 * size * self.num_heads
+        return Terms(
+            flops, rows * 5 * d + slots * (7 * d + scores), rows * 5 * d + slots * (6 * d + scores)
+        )
 
     def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q twice, and v: W_q and W_v are all there is."""

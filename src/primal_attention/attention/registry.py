@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 from torch import nn
@@ -29,7 +30,7 @@ class AttentionInfo:
     any_length: bool  # no maximal length must be given
     pair_masks: bool = False  # attn_mask may hide or weight single pairs; padding masks all honour
 
-    @property
+    @cached_property
     def options(self) -> dict[str, inspect.Parameter]:
         """The constructor's keyword options with their types and defaults."""
         return _options(self.build)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ..theory.precision import widen, without_autocast
 from .base import check_positive
+from .cost import Terms
 from .inputs import Sequences
 from .landmarks import Landmarks
 from .projected import MixingAttention, hide
@@ -60,6 +61,17 @@ class SoftAttention(MixingAttention):
         if self.in_proj_bias is not None:
             self.in_proj_bias = nn.Parameter(self.in_proj_bias.detach()[embed_dim:].clone())
         self.reset_parameters()
+
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        m, steps, d, h = self.landmarks, self.iterations, self.embed_dim, self.num_heads
+        rows = batch * length
+        flops = rows * 6 * d**2
+        if m >= length:  # every position is a landmark: the kernel itself
+            m, steps, flops = length, 0, flops + rows * 4 * length * d
+        else:
+            flops += rows * 6 * m * d + batch * (4 * m**2 * d + 4 * steps * h * m**3)
+        near, inverse = rows * h * m, batch * 3 * steps * h * m**2
+        return Terms(flops, rows * 4 * d + 3 * near // 2 + inverse, rows * 5 * d + near)
 
     def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, d = hide(call.x, call.ignore), self.embed_dim

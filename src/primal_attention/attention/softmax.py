@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from ..theory.factors import DenseKernel
 from .base import Streaming
+from .cost import Terms
 from .dropped import softmax_attention
 from .inputs import Sequences
 from .projected import ProjectedAttention
@@ -139,6 +140,14 @@ class SoftmaxAttention(Streaming, ProjectedAttention):
         seen = _visibility(q, k, call.ignore, None, self.causal, form=True)
         return DenseKernel(_weights(q, k, seen, call.ignore if call.is_self else None))
 
+    def cost(self, length: int, batch: int = 1, *, matrix: bool = False) -> Terms:
+        """What one call costs. Fused kernels do not form the N x N matrix; `matrix` is the case
+        that does (masks of pairs, weights asked for, attention written out)."""
+        _, kept, working = self._projection_cost(batch * length)
+        formed = 2 * batch * self.num_heads * length**2 if matrix else 0
+        flops = batch * softmax_flops(length, self.embed_dim, self.embed_dim)
+        return Terms(flops, kept + formed, working + formed)
+
     # -- parts -----------------------------------------------------------------------------------
 
     def _attend(
@@ -169,6 +178,12 @@ class SoftmaxAttention(Streaming, ProjectedAttention):
 
     def extra_repr(self) -> str:
         return f"{self.embed_dim}, {self.num_heads}, causal={self.causal}, dropout={self.dropout}"
+
+
+def softmax_flops(length: int, width: int, inner: int, groups: int = 1) -> int:
+    """The products of one sequence: projections between `width` and the `inner` width of all heads,
+    where `groups` query heads share a key head, then Q K^T and P V between all pairs."""
+    return 4 * length * (inner * (width + length) + inner // groups * width)
 
 
 def _attention_mask(attn_mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:

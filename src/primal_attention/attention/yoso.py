@@ -11,9 +11,12 @@ from torch.nn import functional as F
 
 from ..theory.precision import widen, without_autocast
 from .base import check_positive
+from .cost import Terms
 from .inputs import Sequences
 from .projected import MixingAttention
 from .registry import register
+
+BLOCK = 2**20  # entries of K that are formed at a time
 
 
 @register(
@@ -53,6 +56,13 @@ class YosoAttention(MixingAttention):
         )
         check_positive(tau=tau)
         self.tau = tau
+
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        flops, kept, working = self._projection_cost(batch * length)
+        flops += batch * 4 * length**2 * self.embed_dim
+        column = batch * self.num_heads * length
+        block = min(column * length, max(BLOCK, 32 * column))
+        return Terms(flops, kept + batch * 3 * length * self.embed_dim, working + 4 * block)
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         if ignore is not None:
@@ -125,6 +135,6 @@ def _power(base: Tensor, exponent: int) -> Tensor:
     return result
 
 
-def _block(q: Tensor, k: Tensor, entries: int = 2**20) -> int:
+def _block(q: Tensor, k: Tensor) -> int:
     """Rows of a block whose matrix stays near the caches."""
-    return max(32, entries // max(1, q.shape[0] * q.shape[1] * k.shape[2]))
+    return max(32, BLOCK // max(1, q.shape[0] * q.shape[1] * k.shape[2]))

@@ -14,10 +14,12 @@ from ...theory.objective import Positions
 from ...theory.precision import widen
 from ...theory.problem import KSVDProblem
 from ..base import Streaming
+from ..cost import Terms
 from ..masks import check_attention_mask
 from ..registry import register
 from . import dual
 from .compute import Maps, attend
+from .cost import primal_cost
 from .options import AnchorRule, Weights, check_options
 from .shards import current_shards
 from .stream import PrimalState
@@ -188,6 +190,10 @@ class PrimalAttention(Streaming):
         if after is None:
             raise RuntimeError("a causal pass must return a state")
         return call.restore(out), after
+
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        """What one call costs."""
+        return primal_cost(self, length, batch)
 
     # -- the dual view ---------------------------------------------------------------------------
 

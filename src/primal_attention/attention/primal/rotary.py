@@ -13,7 +13,9 @@ from ...theory.features import make_feature_map
 from ...theory.ledger import Entry, Ledger
 from ...theory.objective import trace_term
 from ...theory.precision import autocast_dtype, widen, without_autocast
+from ..cost import Terms
 from . import PrimalState, plain
+from .cost import primal_cost
 from .options import check_options
 from .running import running_mean
 
@@ -133,6 +135,10 @@ class RotaryPrimalAttention(nn.Module):
             if self.training and not torch.compiler.is_exporting():
                 out = self.ledger.record(out, self._entry(scores, tied, ignore))
         return out, state
+
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        """What one call costs, counted as if it were not causal."""
+        return primal_cost(self, length, batch)
 
     # -- the two kinds -----------------------------------------------------------------------------
 
