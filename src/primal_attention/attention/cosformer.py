@@ -14,6 +14,8 @@ from .linear import LinearState, count
 from .registry import register
 from .scan import Sums, causal_scan
 
+__all__ = ["CosformerAttention"]
+
 
 @register(
     "cosformer",

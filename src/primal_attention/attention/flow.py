@@ -13,6 +13,8 @@ from .linear import count
 from .registry import register
 from .scan import Sums, causal_scan
 
+__all__ = ["FlowAttention", "FlowState"]
+
 
 class FlowState(NamedTuple):
     """Sums over the valid positions so far: of keys and queries, of both by their flows (B, h, p);

@@ -12,6 +12,8 @@ from .factored import FactoredAttention, Factors, inner_products, inverse
 from .registry import register
 from .scan import Sums, causal_scan
 
+__all__ = ["LinearAttention", "LinearState"]
+
 
 class LinearState(NamedTuple):
     """sums: of features and values so far; seen: (B,), valid positions so far."""

@@ -14,6 +14,8 @@ from .inputs import Sequences
 from .projected import MixingAttention, silent_queries, sources
 from .registry import register
 
+__all__ = ["LinformerAttention"]
+
 
 @register(
     "linformer",

@@ -11,6 +11,8 @@ from .dropped import softmax_attention
 from .projected import MixingAttention
 from .registry import register
 
+__all__ = ["LongformerAttention"]
+
 BLOCK = 32  # least number of queries that share a block of keys
 
 

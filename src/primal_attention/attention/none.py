@@ -13,6 +13,8 @@ from .inputs import Sequences
 from .projected import MixingAttention, hide
 from .registry import register
 
+__all__ = ["NoneAttention", "NoneState"]
+
 
 class NoneState(NamedTuple):
     """Nothing is remembered but the number of streams."""

@@ -17,6 +17,8 @@ from .projected import MixingAttention
 from .pseudo_inverse import third_order
 from .registry import register
 
+__all__ = ["NystromAttention"]
+
 BLOCK = 64  # rows of a product in the convolution
 
 

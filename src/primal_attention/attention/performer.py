@@ -18,6 +18,8 @@ from .linear import LinearState, count
 from .registry import register
 from .scan import Sums, causal_scan
 
+__all__ = ["PerformerAttention"]
+
 
 @register(
     "performer",

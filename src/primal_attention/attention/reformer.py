@@ -15,6 +15,8 @@ from .inputs import Sequences
 from .projected import MixingAttention, sources
 from .registry import register
 
+__all__ = ["ReformerAttention"]
+
 BITS = 6  # of a digit of a bucket's number: 64 values, from 32 directions and their opposites
 DIGITS = 3  # 2^18 buckets at most
 SELF = -1e5  # score of a position with itself: it counts only where nothing else is seen

@@ -14,6 +14,8 @@ from .projected import MixingAttention, hide
 from .pseudo_inverse import newton
 from .registry import register
 
+__all__ = ["SoftAttention"]
+
 
 @register(
     "soft",

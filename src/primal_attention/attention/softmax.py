@@ -16,6 +16,8 @@ from .inputs import Sequences
 from .projected import ProjectedAttention
 from .registry import register
 
+__all__ = ["SoftmaxAttention", "SoftmaxState"]
+
 
 class SoftmaxState(NamedTuple):
     """The context of a stream: keys and values (B, h, M, p), and which of the M positions to ignore

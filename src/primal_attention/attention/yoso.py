@@ -16,6 +16,8 @@ from .inputs import Sequences
 from .projected import MixingAttention
 from .registry import register
 
+__all__ = ["YosoAttention"]
+
 BLOCK = 2**20  # entries of K that are formed at a time
 
 
