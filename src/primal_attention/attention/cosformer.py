@@ -9,10 +9,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .base import check_positive
-from .factored import FactoredAttention, Factors, inner_products, inverse
-from .linear import LinearState, count
+from .compact import positions
+from .factored import (
+    FactoredAttention,
+    Factors,
+    LinearState,
+    inner_products,
+    inverse,
+    normalised_scan,
+)
 from .registry import register
-from .scan import Sums, causal_scan
 
 __all__ = ["CosformerAttention"]
 
@@ -71,7 +77,7 @@ class CosformerAttention(FactoredAttention):
     def _factors(
         self, q: Tensor, k: Tensor, hidden_queries: Tensor | None, hidden_keys: Tensor | None
     ) -> Factors:
-        query_ends, key_ends = _positions(q, hidden_queries), _positions(k, hidden_keys)
+        query_ends, key_ends = positions(q, hidden_queries), positions(k, hidden_keys)
         length = torch.maximum(query_ends[:, -1:], key_ends[:, -1:])  # (B, 1)
         waves_q = self._waves(query_ends, length, q.dtype)[:, :, None]  # (B, N, 1, 2)
         waves_k = self._waves(key_ends, length, k.dtype)[:, :, None]
@@ -84,22 +90,16 @@ class CosformerAttention(FactoredAttention):
         left = left.unsqueeze(3) * (waves_q * inverse(sums).unsqueeze(-1)).unsqueeze(-1)
         return Factors(left.flatten(3), right.flatten(3), total.flatten(2))
 
-    def _start(self, batch: int, width: int) -> LinearState:
-        weight = self.in_proj_weight
-        sums = Sums.zero(weight, (batch, self.num_heads, self._width, width))
-        return LinearState(sums, torch.zeros(batch, dtype=torch.long, device=weight.device))
-
     def _advance(
         self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None, state: LinearState
     ) -> tuple[Tensor, LinearState]:
-        ends = state.seen.unsqueeze(-1) + _positions(q.transpose(1, 2), ignore)
+        ends = state.seen.unsqueeze(-1) + positions(q.transpose(1, 2), ignore)
         waves = self._waves(ends, ends[:, -1:], q.dtype)[:, None, :, :, None]  # (B, 1, N, 2, 1)
         q = (F.relu(q).unsqueeze(3) * waves).flatten(3)
         if ignore is not None:
             waves = waves.masked_fill(ignore[:, None, :, None, None], 0.0)
         k = (F.relu(k).unsqueeze(3) * waves).flatten(3)
-        heads, rows, sums = causal_scan(q, k, v, state.sums)
-        return heads * inverse(rows).unsqueeze(-1), LinearState(sums, count(state.seen, v, ignore))
+        return normalised_scan(q, k, v, ignore, state)
 
     def _waves(self, ends: Tensor, length: Tensor, dtype: torch.dtype) -> Tensor:
         """cos and sin of pi/2 i / L, (B, N, 2), for positions i = ends - 1 of `length` (B, 1)."""
@@ -110,17 +110,6 @@ class CosformerAttention(FactoredAttention):
         wide = torch.promote_types(dtype, torch.float32)
         angle = (ends - 1).to(wide) * (0.5 * math.pi) / length.clamp(min=1).to(wide)
         return torch.stack([angle.cos(), angle.sin()], -1).to(dtype)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, max_length={self.max_length}"
-
-
-def _positions(rows: Tensor, hidden: Tensor | None) -> Tensor:
-    """How many valid positions there are up to each of rows (B, N, ...): (B, N)."""
-    if hidden is not None:
-        return (~hidden).cumsum(1)
-    batch, length = rows.shape[:2]
-    return torch.arange(1, length + 1, device=rows.device).expand(batch, length)
 
 
 def _check_length(length: Tensor, longest: int) -> None:

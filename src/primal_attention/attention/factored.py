@@ -11,10 +11,11 @@ from torch.nn import functional as F
 
 from ..theory.factors import DenseKernel, Kernel, KernelFactors
 from ..theory.precision import widen
-from .base import Streaming
+from .base import Streaming, check_batch
 from .cost import Terms
 from .inputs import Sequences
-from .projected import MixingAttention, silence, silent_queries, sources
+from .projected import MixingAttention, silence, sources
+from .scan import Sums, causal_scan
 
 # What one number of a copy costs, in multiply-adds of a matrix product.
 _COPY = 40
@@ -28,6 +29,13 @@ class Factors(NamedTuple):
     right: Tensor
     total: Tensor
     scale: Tensor | None = None
+
+
+class LinearState(NamedTuple):
+    """sums: of features and values so far; seen: (B,), valid positions so far."""
+
+    sums: Sums
+    seen: Tensor
 
 
 class FactoredAttention(Streaming, MixingAttention):
@@ -47,6 +55,7 @@ class FactoredAttention(Streaming, MixingAttention):
     """
 
     _sums: ClassVar[int] = 1  # over positions, for every position: the normaliser
+    _weighted: ClassVar[bool] = False  # keys of a stream have logarithmic weights
 
     def __init__(
         self,
@@ -70,18 +79,10 @@ class FactoredAttention(Streaming, MixingAttention):
         self._expect_causal("init_state")
         return self._start(batch_size, self.head_dim)
 
-    def prefill(
-        self, x: Tensor, key_padding_mask: Tensor | None = None, state: Any = None
-    ) -> tuple[Tensor, Any]:
-        """A causal forward over x that goes on from a state and returns the state after it."""
-        self._expect_causal("prefill")
-        call, values = self._arrange(x, None, None, key_padding_mask)
-        batch = call.x.shape[0]
-        state = self._start(batch, self.head_dim) if state is None else state
-        if len(state.seen) != batch:
-            raise ValueError(f"the state has batch size {len(state.seen)}; expected {batch}")
+    def _continue(self, call: Sequences, values: Tensor, state: Any) -> tuple[Tensor, Any]:
+        check_batch(len(state.seen), call.x.shape[0])
         heads, state = self._advance(*self._project(call, values), call.ignore, state)
-        return call.restore(self._output(heads, call)), state
+        return self._output(heads, call), state
 
     def factors(
         self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
@@ -92,7 +93,7 @@ class FactoredAttention(Streaming, MixingAttention):
         if self.causal:
             return DenseKernel(self._weights(q, k, call))
         left, right, scale = self._by_head(q, k, call)
-        return KernelFactors(_without_silent(_scaled(left, scale), call), right)
+        return KernelFactors(silence(_scaled(left, scale), call), right)
 
     def cost(self, length: int, batch: int = 1) -> Terms:
         """What one call costs, in the order that `_folds` takes."""
@@ -111,9 +112,9 @@ class FactoredAttention(Streaming, MixingAttention):
     # -- what a subclass writes -------------------------------------------------------------------
 
     @property
-    @abstractmethod
     def _width(self) -> int:
         """The width m of the factors of a head."""
+        return self.head_dim
 
     @abstractmethod
     def _factors(
@@ -122,14 +123,16 @@ class FactoredAttention(Streaming, MixingAttention):
         """The factors of q (B, N, h, p) and k (B, M, h, p); ignored keys have zero rows."""
 
     @abstractmethod
-    def _start(self, batch: int, width: int) -> Any:
-        """The state before the first token, for values of some width; has a field seen (B,)."""
-
-    @abstractmethod
     def _advance(
         self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None, state: Any
     ) -> tuple[Tensor, Any]:
         """q, k (B, h, N, p), v (B, h, N, c) after a state: heads (B, h, N, c) and the next one."""
+
+    def _start(self, batch: int, width: int) -> Any:
+        """The state before the first token, for values of some width; has a field seen (B,)."""
+        weight, shape = self.in_proj_weight, (batch, self.num_heads, self._width, width)
+        seen = torch.zeros(batch, dtype=torch.long, device=weight.device)
+        return LinearState(Sums.zero(weight, shape, weighted=self._weighted), seen)
 
     # -- the product ------------------------------------------------------------------------------
 
@@ -151,7 +154,7 @@ class FactoredAttention(Streaming, MixingAttention):
         if self.causal:
             return super()._weights(q, k, call)
         left, right, scale = self._by_head(q, k, call)
-        return _without_silent(_scaled(left, scale), call) @ right.mT
+        return silence(_scaled(left, scale), call) @ right.mT
 
     def _by_head(
         self, q: Tensor, k: Tensor, call: Sequences
@@ -196,6 +199,25 @@ class FactoredAttention(Streaming, MixingAttention):
         return torch.baddbmm(self.out_proj.bias.expand(len(rows), 1, d), rows, out)
 
 
+def normalised_scan(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    ignore: Tensor | None,
+    state: LinearState,
+    logs: Tensor | None = None,
+) -> tuple[Tensor, LinearState]:
+    """`causal_scan` of features q, k (B, h, N, m) and v (B, h, N, c), divided by the row sums; and
+    the state after it."""
+    heads, rows, sums = causal_scan(q, k, v, state.sums, logs)
+    return heads * inverse(rows).unsqueeze(-1), LinearState(sums, count(state.seen, v, ignore))
+
+
+def count(seen: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+    """The valid positions after v (B, h, N, c), of which some are ignored: (B,)."""
+    return seen + (v.shape[2] if ignore is None else (~ignore).sum(-1))
+
+
 def inner_products(rows: Tensor, vectors: Tensor) -> Tensor:
     """<rows_i, vector> for rows (B, N, h, m) and vectors (B, h, m), or c of them (B, h, m, c):
     (B, N, h) or (B, N, h, c). One product, whose second factor (B, h m, h c) is block diagonal,
@@ -226,8 +248,3 @@ def inverse(sums: Tensor) -> Tensor:
 
 def _scaled(rows: Tensor, scale: Tensor | None) -> Tensor:
     return rows if scale is None else rows * scale.unsqueeze(-1)
-
-
-def _without_silent(left: Tensor, call: Sequences) -> Tensor:
-    silent = silent_queries(call)
-    return left if silent is None else left.masked_fill(silent[:, None, :, None], 0.0)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .factored import FactoredAttention, Factors, inner_products, inverse
+from .factored import (
+    FactoredAttention,
+    Factors,
+    LinearState,
+    inner_products,
+    inverse,
+    normalised_scan,
+)
 from .registry import register
-from .scan import Sums, causal_scan
 
 __all__ = ["LinearAttention", "LinearState"]
-
-
-class LinearState(NamedTuple):
-    """sums: of features and values so far; seen: (B,), valid positions so far."""
-
-    sums: Sums
-    seen: Tensor
 
 
 @register(
@@ -36,10 +35,6 @@ class LinearAttention(FactoredAttention):
     code adds 1e-6 to the row sums; features are positive, so there is nothing to guard here.
     """
 
-    @property
-    def _width(self) -> int:
-        return self.head_dim
-
     def _factors(
         self, q: Tensor, k: Tensor, hidden_queries: Tensor | None, hidden_keys: Tensor | None
     ) -> Factors:
@@ -49,24 +44,13 @@ class LinearAttention(FactoredAttention):
         total = right.sum(1)
         return Factors(left, right, total, inverse(inner_products(left, total)))
 
-    def _start(self, batch: int, width: int) -> LinearState:
-        weight = self.in_proj_weight
-        sums = Sums.zero(weight, (batch, self.num_heads, self._width, width))
-        return LinearState(sums, torch.zeros(batch, dtype=torch.long, device=weight.device))
-
     def _advance(
         self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None, state: LinearState
     ) -> tuple[Tensor, LinearState]:
         q, k = _features(q), _features(k)
         if ignore is not None:
             k = k.masked_fill(ignore[:, None, :, None], 0.0)
-        heads, rows, sums = causal_scan(q, k, v, state.sums)
-        return heads * inverse(rows).unsqueeze(-1), LinearState(sums, count(state.seen, v, ignore))
-
-
-def count(seen: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
-    """The valid positions after v (B, h, N, c), of which some are ignored: (B,)."""
-    return seen + (v.shape[2] if ignore is None else (~ignore).sum(-1))
+        return normalised_scan(q, k, v, ignore, state)
 
 
 def _features(x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from .compact import permute, valid_first
 from .cost import Terms
 from .dropped import softmax_attention
 from .inputs import Sequences
-from .projected import MixingAttention, silent_queries, sources
+from .projected import MixingAttention, silence, sources
 from .registry import register
 
 __all__ = ["LinformerAttention"]
@@ -139,15 +139,8 @@ class LinformerAttention(MixingAttention):
             return attended @ columns
         _, place = valid_first(call.ignore)
         columns = columns[:, place.clamp(max=length - 1)].transpose(0, 1)  # (B, k, M)
-        weights = attended @ columns.masked_fill(call.ignore.unsqueeze(1), 0.0).unsqueeze(1)
-        silent = silent_queries(call)
-        return weights if silent is None else weights.masked_fill(silent[:, None, :, None], 0.0)
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.embed_dim}, {self.num_heads}, max_length={self.max_length}, "
-            f"projection={self.projection}, share_kv={self.share_kv}, dropout={self.dropout}"
-        )
+        columns = columns.masked_fill(call.ignore.unsqueeze(1), 0.0)
+        return silence(attended @ columns.unsqueeze(1), call)
 
 
 def _apply(matrix: Tensor, rows: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .base import check_positive
+from .compact import permute, valid_first
 from .cost import Terms
 from .dropped import softmax_attention
 from .projected import MixingAttention
@@ -84,7 +85,7 @@ class LongformerAttention(MixingAttention):
             order = torch.arange(length, device=q.device).unsqueeze(0)  # (1, N)
             count = order.new_full((1, 1, 1), length)
         else:
-            order = ignore.sort(dim=1, stable=True).indices  # valid positions first, (B, N)
+            order, place = valid_first(ignore)
             count = (~ignore).sum(1).clamp(min=1)[:, None, None]  # (B, 1, 1)
         queries, keys, visible = self._blocks(length, count)
         keys = _at(order, keys)
@@ -100,10 +101,7 @@ class LongformerAttention(MixingAttention):
             above = self._softmax(_take(q, chosen.unsqueeze(1)), k, v, seen)  # (B, h, g, c)
             out = torch.cat([above.transpose(1, 2), out[:, chosen.shape[1] :]], 1)
         out = out.transpose(1, 2)
-        if ignore is None:
-            return out[:, :, :length]
-        rank = (~ignore).cumsum(1).sub(1).clamp(min=0)
-        return _take(out, rank.unsqueeze(1))
+        return out[:, :, :length] if ignore is None else permute(out[:, :, :length], place)
 
     def _blocks(self, length: int, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Ranks among the valid positions, of which there are count (B, 1, 1): of the queries

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .base import Streaming
+from .base import Streaming, check_batch
 from .cost import Terms
 from .inputs import Sequences
 from .projected import MixingAttention, hide
@@ -59,17 +59,11 @@ class NoneAttention(Streaming, MixingAttention):
         self._expect_causal("init_state")
         return NoneState(batch_size)
 
-    def prefill(
-        self, x: Tensor, key_padding_mask: Tensor | None = None, state: NoneState | None = None
+    def _continue(
+        self, call: Sequences, values: Tensor, state: NoneState
     ) -> tuple[Tensor, NoneState]:
-        """A forward over x, and the state as it was."""
-        self._expect_causal("prefill")
-        call, values = self._arrange(x, None, None, key_padding_mask)
-        batch = call.x.shape[0]
-        state = NoneState(batch) if state is None else state
-        if state.batch_size != batch:
-            raise ValueError(f"the state has batch size {state.batch_size}; expected {batch}")
-        return call.restore(self._attend(call, values)), state
+        check_batch(state.batch_size, call.x.shape[0])
+        return self._attend(call, values), state
 
     def cost(self, length: int, batch: int = 1) -> Terms:
         rows, d = batch * length, self.embed_dim

@@ -13,7 +13,7 @@ from .base import check_positive
 from .compact import permute, valid_first
 from .cost import Terms
 from .landmarks import Landmarks
-from .projected import MixingAttention
+from .projected import MixingAttention, hide
 from .pseudo_inverse import third_order
 from .registry import register
 
@@ -65,6 +65,7 @@ class NystromAttention(MixingAttention):
         )
         check_positive(landmarks=landmarks, iterations=iterations)
         self.landmarks, self.iterations = landmarks, iterations
+        self.residual_width = residual_width
         self.residual: nn.Parameter | None = None
         if residual_width is not None:
             check_positive(residual_width=residual_width)
@@ -106,33 +107,22 @@ class NystromAttention(MixingAttention):
             q_mean, k_mean = landmarks.means(q), landmarks.means(k)  # (B, h, m, p)
             seen = F.scaled_dot_product_attention(q_mean, k, v, attn_mask=keys)  # (B, h, m, c)
             with without_autocast(q.device):
-                inverse = self._inverse(widen(q_mean), widen(k_mean), landmarks.empty)
+                inverse = self._inverse(widen(q_mean), widen(k_mean), landmarks)
                 values = (inverse @ widen(seen)).to(seen.dtype)
-            if landmarks.single is not None:
-                single = landmarks.single[:, None, None, None]
-                values = torch.where(single, landmarks.means(v).to(values.dtype), values)
+            values = landmarks.own_where_single(v, values)
             out = F.scaled_dot_product_attention(
                 q, k_mean, values, attn_mask=_visible(landmarks.empty)
             )
         return out if self.residual is None else out + convolve(v, self.residual, ignore)
 
-    def _inverse(self, q_mean: Tensor, k_mean: Tensor, empty: Tensor | None) -> Tensor:
-        """S(q~, k~)^+ (B, h, m, m); where landmarks are empty, the identity stands for them, which
-        nobody sees and which leaves the norms of the rest alone."""
+    def _inverse(self, q_mean: Tensor, k_mean: Tensor, landmarks: Landmarks) -> Tensor:
+        """S(q~, k~)^+ (B, h, m, m)."""
         scores = (q_mean * q_mean.shape[-1] ** -0.5) @ k_mean.mT
-        if empty is None:
-            return third_order(scores.softmax(-1), self.iterations)
-        nobody = empty[:, None, :, None]
-        scores = scores.masked_fill(empty[:, None, None, :], -torch.inf).masked_fill(nobody, 0.0)
-        one = torch.eye(scores.shape[-1], dtype=scores.dtype, device=scores.device)
-        return third_order(torch.where(nobody, one, scores.softmax(-1)), self.iterations)
-
-    def extra_repr(self) -> str:
-        width = None if self.residual is None else self.residual.shape[1]
-        return (
-            f"{self.embed_dim}, {self.num_heads}, landmarks={self.landmarks}, "
-            f"iterations={self.iterations}, residual_width={width}"
-        )
+        if landmarks.empty is not None:
+            scores = scores.masked_fill(landmarks.empty[:, None, None, :], -torch.inf)
+            scores = hide(scores, landmarks.empty)
+        inner = landmarks.identity_where_empty(scores.softmax(-1))
+        return third_order(inner, self.iterations)
 
 
 def _visible(ignore: Tensor | None) -> Tensor | None:
@@ -148,8 +138,7 @@ def convolve(v: Tensor, kernel: Tensor, ignore: Tensor | None) -> Tensor:
     if ignore is None:
         return _convolve(v, kernel)
     order, place = valid_first(ignore)
-    v = v.masked_fill(ignore[:, None, :, None], 0.0)
-    return permute(_convolve(permute(v, order), kernel), place)
+    return permute(_convolve(permute(hide(v, ignore), order), kernel), place)
 
 
 def _convolve(v: Tensor, kernel: Tensor, block: int = BLOCK) -> Tensor:

@@ -12,11 +12,16 @@ from torch.nn import functional as F
 from ..theory.precision import widen
 from .base import check_positive
 from .cost import Terms
-from .factored import FactoredAttention, Factors, inner_products, inverse
+from .factored import (
+    FactoredAttention,
+    Factors,
+    LinearState,
+    inner_products,
+    inverse,
+    normalised_scan,
+)
 from .inputs import Sequences
-from .linear import LinearState, count
 from .registry import register
-from .scan import Sums, causal_scan
 
 __all__ = ["PerformerAttention"]
 
@@ -47,6 +52,7 @@ class PerformerAttention(FactoredAttention):
     1e-4 to all features instead, which biases K; here a row whose sum underflows is zero.
     """
 
+    _weighted = True
     projection: Tensor
     forwards: Tensor
     next_seed: Tensor
@@ -139,11 +145,6 @@ class PerformerAttention(FactoredAttention):
         total = right.sum(1)
         return Factors(left, right, total, inverse(inner_products(left, total)))
 
-    def _start(self, batch: int, width: int) -> LinearState:
-        weight = self.in_proj_weight
-        sums = Sums.zero(weight, (batch, self.num_heads, self._width, width), weighted=True)
-        return LinearState(sums, torch.zeros(batch, dtype=torch.long, device=weight.device))
-
     def _advance(
         self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None, state: LinearState
     ) -> tuple[Tensor, LinearState]:
@@ -152,8 +153,7 @@ class PerformerAttention(FactoredAttention):
         k = logs.sub_((offset + weight).unsqueeze(-1)).exp_()
         if ignore is not None:
             weight = weight.masked_fill(ignore.unsqueeze(1), -torch.inf)
-        heads, rows, sums = causal_scan(q, k, v, state.sums, weight)
-        return heads * inverse(rows).unsqueeze(-1), LinearState(sums, count(state.seen, v, ignore))
+        return normalised_scan(q, k, v, ignore, state, weight)
 
     def _query_features(self, q: Tensor) -> Tensor:
         features: Tensor = self._directions(q).softmax(-1)
@@ -165,9 +165,6 @@ class PerformerAttention(FactoredAttention):
 
     def _directions(self, rows: Tensor) -> Tensor:
         return widen(F.linear(rows, self.projection * self.head_dim**-0.25))
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, features={self.features}"
 
 
 def orthogonal_gaussian(rows: int, width: int, generator: torch.Generator | None = None) -> Tensor:

@@ -11,8 +11,7 @@ from torch.nn import functional as F
 from ..theory.precision import widen
 from .base import check_positive
 from .cost import Terms
-from .inputs import Sequences
-from .projected import MixingAttention, sources
+from .projected import MixingAttention
 from .registry import register
 
 __all__ = ["ReformerAttention"]
@@ -108,17 +107,6 @@ class ReformerAttention(MixingAttention):
         return Terms(
             flops, rows * 5 * d + slots * (7 * d + scores), rows * 5 * d + slots * (6 * d + scores)
         )
-
-    def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q twice, and v: W_q and W_v are all there is."""
-        x, _, z = sources(call, values)
-        d = self.embed_dim
-        if z is x:
-            q, v = self._linear(x, 0, 2 * d).chunk(2, dim=-1)
-        else:
-            q, v = self._linear(x, 0, d), self._linear(z, d, 2 * d)
-        heads = self._heads(q)
-        return heads, heads, self._heads(v)
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         batch, heads, length, width = q.shape

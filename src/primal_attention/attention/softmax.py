@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..theory.factors import DenseKernel
-from .base import Streaming
+from .base import Streaming, check_batch
 from .cost import Terms
 from .dropped import softmax_attention
 from .inputs import Sequences
@@ -30,10 +30,6 @@ class SoftmaxState(NamedTuple):
     @property
     def length(self) -> int:
         return self.keys.shape[2]
-
-    def check_batch(self, batch: int) -> None:
-        if self.keys.shape[0] != batch:
-            raise ValueError(f"the state has batch size {self.keys.shape[0]}; expected {batch}")
 
 
 class Visibility(NamedTuple):
@@ -112,26 +108,18 @@ class SoftmaxAttention(Streaming, ProjectedAttention):
         nothing = self.in_proj_weight.new_zeros(batch_size, self.num_heads, 0, self.head_dim)
         return SoftmaxState(nothing, nothing, None)
 
-    def prefill(
-        self,
-        x: Tensor,
-        key_padding_mask: Tensor | None = None,
-        state: SoftmaxState | None = None,
+    def _continue(
+        self, call: Sequences, values: Tensor, state: SoftmaxState
     ) -> tuple[Tensor, SoftmaxState]:
-        """A causal forward over x that goes on from a state and returns the state after it."""
-        self._expect_causal("prefill")
-        call, values = self._arrange(x, None, None, key_padding_mask)
-        before = self.init_state(call.x.shape[0]) if state is None else state
-        before.check_batch(call.x.shape[0])
+        check_batch(len(state.keys), call.x.shape[0])
         q, k, v = self._project(call, values)
         after = SoftmaxState(
-            torch.cat([before.keys.to(k.dtype), k], 2),
-            torch.cat([before.values.to(v.dtype), v], 2),
-            _join(before, call),
+            torch.cat([state.keys.to(k.dtype), k], 2),
+            torch.cat([state.values.to(v.dtype), v], 2),
+            _join(state, call),
         )
-        seen = _visibility(q, after.keys, after.ignore, None, True, past=before.length)
-        out = self._attend(q, after.keys, after.values, seen, call.ignore)
-        return call.restore(out), after
+        seen = _visibility(q, after.keys, after.ignore, None, True, past=state.length)
+        return self._attend(q, after.keys, after.values, seen, call.ignore), after
 
     def factors(
         self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
@@ -177,9 +165,6 @@ class SoftmaxAttention(Streaming, ProjectedAttention):
         if ignored_queries is not None:
             out = out.masked_fill(ignored_queries.unsqueeze(-1), 0.0)
         return out
-
-    def extra_repr(self) -> str:
-        return f"{self.embed_dim}, {self.num_heads}, causal={self.causal}, dropout={self.dropout}"
 
 
 def softmax_flops(length: int, width: int, inner: int, groups: int = 1) -> int:

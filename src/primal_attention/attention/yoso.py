@@ -13,7 +13,7 @@ from ..theory.precision import widen, without_autocast
 from .base import check_positive
 from .cost import Terms
 from .inputs import Sequences
-from .projected import MixingAttention
+from .projected import MixingAttention, hide
 from .registry import register
 
 __all__ = ["YosoAttention"]
@@ -67,8 +67,7 @@ class YosoAttention(MixingAttention):
         return Terms(flops, kept + batch * 3 * length * self.embed_dim, working + 4 * block)
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
-        if ignore is not None:
-            v = v.masked_fill(ignore[:, None, :, None], 0.0)
+        v = hide(v, ignore)
         with without_autocast(q.device):
             unit_q, unit_k = (F.normalize(widen(rows), dim=-1) for rows in (q, k))
             if torch.compiler.is_exporting():  # the number of blocks would fix the length
@@ -80,9 +79,6 @@ class YosoAttention(MixingAttention):
     def _output(self, heads: Tensor, call: Sequences) -> Tensor:
         unit = F.normalize(widen(heads), dim=-1).to(heads.dtype)  # 1e-12 is 0 in float16
         return super()._output(unit, call)
-
-    def extra_repr(self) -> str:
-        return f"{self.embed_dim}, {self.num_heads}, tau={self.tau}"
 
 
 class _Collisions(torch.autograd.Function):
