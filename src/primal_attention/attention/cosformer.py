@@ -36,13 +36,14 @@ class CosformerAttention(FactoredAttention):
     The cosine of a difference is a product of features twice as wide, phi(x_i) cos(pi/2 i / L) and
     phi(x_i) sin(pi/2 i / L), so the cost is linear (equations 10 to 12).
 
-    Positions i and j count valid positions only. L is max_length if given. Otherwise it is the
-    length of the sequence, the longer one in cross-attention, again of valid positions. A causal
-    layer cannot know the length of what is still to come, so it needs max_length; sequences beyond
-    max_length raise, since the cosine would become negative.
+    Positions i and j count valid positions only. Unlike the published code, which keeps row sums
+    above 1e-6: a row without any weight, where phi(q_i) meets only zeros, is zero, and all others
+    are exact.
 
-    Unlike the published code, which keeps row sums above 1e-6: a row without any weight, where
-    phi(q_i) meets only zeros, is zero, and all others are exact.
+    Args:
+        max_length: L; longer sequences raise, since the cosine would become negative. None takes
+            the number of valid positions of the sequence, the longer one in cross-attention, which
+            a causal layer cannot know: it needs max_length.
     """
 
     def __init__(

@@ -28,9 +28,8 @@ class LinformerAttention(MixingAttention):
 
         P = softmax(q (E k)^T / sqrt(p))  (N, k)        o = P (F v)        K = P F  (N, M)
 
-    Dropout acts on P. `share_kv` uses E for the values too; `projection=None` stands for
-    k = min(256, max_length). Identities as E and F, with M = max_length, give softmax attention.
-    E and F act on the inputs before W_k and W_v do, which is the same and cheaper.
+    Identities as E and F, with M = max_length, give softmax attention. E and F act on the inputs
+    before W_k and W_v do, which is the same and cheaper.
 
     The columns of E and F act on valid positions only: the j-th valid position meets column j,
     wherever the ignored ones stand, as if the sequence were alone, and max_length counts valid
@@ -38,6 +37,12 @@ class LinformerAttention(MixingAttention):
     code, which multiplies padding by zero.
     E and F start normal with variance 1 / max_length, which keeps the scale of the keys at the full
     length; the paper's 1 / k, meant for a fixed random projection, would make them larger.
+
+    Args:
+        max_length: number of columns of E and F: of valid positions that a sequence may have.
+        projection: k, number of rows of E and F; None takes min(256, max_length).
+        share_kv: E serves the values too, as F.
+        dropout: probability that an entry of P is dropped in training.
     """
 
     def __init__(

@@ -9,6 +9,7 @@ from .base import check_positive
 from .compact import permute, valid_first
 from .cost import Terms
 from .dropped import softmax_attention
+from .masks import visible_keys
 from .projected import MixingAttention
 from .registry import register
 
@@ -39,7 +40,11 @@ class LongformerAttention(MixingAttention):
     The published code differs in two points: there the window hangs over the ends of the sequence,
     and global attention has query, key and value projections of its own. Here both kinds share
     them: the parameters are those of nn.MultiheadAttention, and so a long window is exactly
-    softmax. Dropout acts on K.
+    softmax.
+
+    Args:
+        window: w, number of positions that a position sees.
+        global_tokens: g, number of first positions that see all and are seen by all.
     """
 
     has_cross = False
@@ -96,9 +101,8 @@ class LongformerAttention(MixingAttention):
         out: Tensor = mixed.transpose(1, 2).unflatten(0, (q.shape[0], keys.shape[1])).flatten(1, 2)
         if self.global_tokens and not self.causal:
             chosen = order[:, : self.global_tokens]
-            seen = None if ignore is None else ~ignore | ignore.all(1, keepdim=True)
-            seen = None if seen is None else seen[:, None, None, :]
-            above = self._softmax(_take(q, chosen.unsqueeze(1)), k, v, seen)  # (B, h, g, c)
+            first = _take(q, chosen.unsqueeze(1))
+            above = self._softmax(first, k, v, visible_keys(ignore))  # (B, h, g, c)
             out = torch.cat([above.transpose(1, 2), out[:, chosen.shape[1] :]], 1)
         out = out.transpose(1, 2)
         return out[:, :, :length] if ignore is None else permute(out[:, :, :length], place)

@@ -31,8 +31,10 @@ class NoneAttention(Streaming, MixingAttention):
     """o(x_i) = W_o (W_v x_i + b_v) + b_o: the attention matrix is the identity, in every head. What
     a network reaches with it, it reaches without looking at any other position.
 
-    in_proj_weight (d, d) is W_v alone; there are no queries and keys. causal=True changes nothing
-    but what may be asked of the layer: the causal mask, streams.
+    in_proj_weight (d, d) is W_v alone; there are no queries and keys.
+
+    Args:
+        causal: changes nothing but what may be asked of the layer: the causal mask, streams.
     """
 
     has_cross = False

@@ -13,6 +13,7 @@ from .base import check_positive
 from .compact import permute, valid_first
 from .cost import Terms
 from .landmarks import Landmarks
+from .masks import visible_keys
 from .projected import MixingAttention, hide
 from .pseudo_inverse import third_order
 from .registry import register
@@ -34,15 +35,20 @@ class NystromAttention(MixingAttention):
 
         K = S(q, k~) S(q~, k~)^+ S(q~, k)        o_i = sum_j K_ij v_j + sum_t c_t v_(i + t)
 
-    where ^+ is an iterative pseudo-inverse and c a learned kernel over `residual_width` neighbours,
-    one for each head (`residual_width=None`: without). The matrix given with need_weights contains
-    the residual. Self-attention only: the residual adds values to the queries at their places.
+    where ^+ is an iterative pseudo-inverse and c (h, residual_width) a learned kernel over
+    neighbours. The matrix given with need_weights contains the residual. Self-attention only: the
+    residual adds values to the queries at their places.
 
     Unlike the published code: runs are taken along the valid positions and differ by one in length
     where m does not divide their number; so are neighbours, so padding changes nothing wherever it
     stands. A sequence of at most m valid positions gets the softmax itself, which the formula gives
     up to the error of the iteration. The pseudo-inverse starts from the norms of each matrix, not
     of the batch.
+
+    Args:
+        landmarks: m, number of landmarks.
+        iterations: number of steps of the pseudo-inverse.
+        residual_width: number of neighbours in the residual, odd; None leaves the residual out.
     """
 
     has_cross = False
@@ -100,7 +106,7 @@ class NystromAttention(MixingAttention):
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         landmarks = Landmarks(self.landmarks, k.shape[2], ignore, k.device)
-        keys = _visible(ignore)
+        keys = visible_keys(ignore)
         if landmarks.all_single:
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=keys)
         else:
@@ -111,7 +117,7 @@ class NystromAttention(MixingAttention):
                 values = (inverse @ widen(seen)).to(seen.dtype)
             values = landmarks.own_where_single(v, values)
             out = F.scaled_dot_product_attention(
-                q, k_mean, values, attn_mask=_visible(landmarks.empty)
+                q, k_mean, values, attn_mask=visible_keys(landmarks.empty)
             )
         return out if self.residual is None else out + convolve(v, self.residual, ignore)
 
@@ -123,14 +129,6 @@ class NystromAttention(MixingAttention):
             scores = hide(scores, landmarks.empty)
         inner = landmarks.identity_where_empty(scores.softmax(-1))
         return third_order(inner, self.iterations)
-
-
-def _visible(ignore: Tensor | None) -> Tensor | None:
-    """The mask for scores (B, 1, 1, M), True = visible; where nothing is, all is: a softmax over
-    nothing has no gradient, and what comes of it is zeroed afterwards."""
-    if ignore is None:
-        return None
-    return (~ignore | ignore.all(-1, keepdim=True))[:, None, None, :]
 
 
 def convolve(v: Tensor, kernel: Tensor, ignore: Tensor | None) -> Tensor:

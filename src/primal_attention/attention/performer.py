@@ -40,16 +40,21 @@ class PerformerAttention(FactoredAttention):
     an unbiased estimate of the kernel of softmax attention with positive terms (lemma 1), which K
     approaches as m grows. The directions are orthogonal in blocks of p, with the lengths of
     Gaussian vectors (section 2.4), shared by the heads, and saved with the layer (`projection`).
-    They are drawn at construction, by `redraw()`, and before every n-th forward in training mode
-    with redraw_every=n; these drawings follow from the layer's state alone (`next_seed`), so that
-    processes which train together keep the same directions.
+    They are drawn at construction and by `redraw()`; with redraw_every the further drawings follow
+    from the layer's state alone (`next_seed`), so that processes which train together keep the same
+    directions.
 
-    features is m, by default p log p. Exponentials are kept in range without changing K: a factor
+    Exponentials are kept in range without changing K: a factor
     of one query cancels in its row, so f(q_i) is a softmax over r; a factor of all keys of a sample
     cancels too, so f(k_j) is divided by its maximum over r and the valid keys j. With causal=True
     that maximum runs over the keys up to i and the sums so far are rescaled whenever it grows,
     so that nothing is known of the future and nothing of the past is lost. The published code adds
     1e-4 to all features instead, which biases K; here a row whose sum underflows is zero.
+
+    Args:
+        features: m, number of random directions; None takes p log p.
+        redraw_every: number of forwards in training mode after which the directions are drawn
+            again; None keeps them.
     """
 
     _weighted = True

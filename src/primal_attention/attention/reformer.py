@@ -55,7 +55,12 @@ class ReformerAttention(MixingAttention):
     The published code cuts the sorted sequence into chunks without regard to buckets. Then whom a
     position sees depends on how many later ones have a lower bucket, so a causal layer looks ahead;
     it also draws rotations at every call. More than 64 buckets are numbered by several digits with
-    a rotation each, so hashing costs O(N log N). Dropout acts on the weights of each round.
+    a rotation each, so hashing costs O(N log N).
+
+    Args:
+        hashes: R, number of rounds.
+        bucket_size: number of positions in a chunk.
+        dropout: probability that a weight of a round is dropped in training.
     """
 
     has_cross = False

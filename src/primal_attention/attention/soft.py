@@ -36,6 +36,10 @@ class SoftAttention(MixingAttention):
     nothing wherever it stands. A sequence of at most m valid positions gets K = G(q, q), which the
     formula gives up to the error of the iteration. Newton's iteration starts from the norms of each
     matrix, where convergence is certain, and needs no search for a smaller step.
+
+    Args:
+        landmarks: m, number of landmarks.
+        iterations: number of steps of Newton's iteration.
     """
 
     has_cross = False

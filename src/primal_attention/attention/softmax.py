@@ -57,7 +57,7 @@ class SoftmaxAttention(Streaming, ProjectedAttention):
         K_ij = softmax_j(<q(x_i), k(y_j)> / sqrt(p))    o(x_i) = sum_j K_ij v(y_j)
 
     then heads are concatenated and projected. The parameters are those of nn.MultiheadAttention,
-    under the same names, so a state_dict of one loads into the other. Dropout acts on K.
+    under the same names, so a state_dict of one loads into the other.
 
     Unlike nn.MultiheadAttention: a query that sees no key gives a zero row, not NaN; in
     self-attention ignored positions give zero rows; and what stands in an ignored position, be it

@@ -40,6 +40,9 @@ class YosoAttention(MixingAttention):
     tau (1 - arccos(x) / pi)^(tau - 1) / (pi sqrt(1 - x^2)) by its bound tau / 2 K_ij from below,
     which sampling needs. Exact expectation costs O(N^2) time; memory is O(N), since K is formed in
     blocks of rows and again in the backward pass.
+
+    Args:
+        tau: number of hyperplanes of a hash.
     """
 
     def __init__(

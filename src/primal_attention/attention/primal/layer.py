@@ -37,12 +37,10 @@ class PrimalAttention(Streaming):
 
         e(x) = W_e|X^T phi_q(x)    r(x) = W_r|X^T phi_k(x)    o(x) = W_c [e(x); r(x)]        (9)
 
-    then heads are concatenated and projected. `rank` is s, the number of directions. The kinds of
-    weights:
+    then heads are concatenated and projected. The kinds of weights:
 
-    - `"data"`: `W_e|X = F_X^T W_e` with F_X the head's slice of `anchors` rows of the sequence
-      (default `rank * rank_multi`; `anchor_rule` "sample" takes evenly spaced valid rows, "mean"
-      the means of equal segments). Not permutation-equivariant: anchors are tied to positions.
+    - `"data"`: `W_e|X = F_X^T W_e` with F_X the head's slice of `anchors` rows of the sequence. Not
+      permutation-equivariant: anchors are tied to positions.
     - `"free"`: `W_e|X = W_e`. Output i depends on x_i alone (with `causal=True`: on the running
       mean up to i), and not on the context in cross-attention: other layers must mix.
     - `"tied"`: the KKT conditions (14) as parameterisation, beyond the paper:
@@ -50,8 +48,18 @@ class PrimalAttention(Streaming):
       c = 1 / length. Every position mixes with every other; permutation-equivariant.
 
     In training mode each forward records what `ksvd_loss` needs. `Lambda = diag(sqrt_lambda^2)`.
-    Dropout acts on the scores [e; r], not on the objective. Set `layer.fast = False` to use the
-    plain differentiable operations everywhere, e.g. for second derivatives.
+    Set `layer.fast = False` to use the plain differentiable operations everywhere, e.g. for second
+    derivatives.
+
+    Args:
+        rank: s, number of directions.
+        weights: the kind of weights, "data", "free" or "tied".
+        anchors: number of rows in F_X, of data-dependent weights; None takes rank * rank_multi.
+        rank_multi: anchors for each direction, where `anchors` is None.
+        anchor_rule: "sample" takes evenly spaced valid rows as anchors, "mean" the means of equal
+            segments.
+        feature_map: phi; "cosine", "exp", or a `FeatureMap`.
+        dropout: probability that a score of [e; r] is dropped in training; the objective sees all.
     """
 
     has_values = False
