@@ -7,7 +7,7 @@ what training keeps against what autograd saves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -79,6 +79,9 @@ def layer_cost(
         given.setdefault("rank", rank)
     if not info.any_length:
         given.setdefault("max_length", length)
+    for name, value in given.items():
+        if not isinstance(value, Hashable):
+            raise ValueError(f"{name} is {value!r}; expected a number, a word or None")
     layer = _layer(info, width, heads, tuple(given.items()))
     flops, kept, working = layer.cost(length, batch, **flags)
     parameters = sum(p.numel() for p in layer.parameters())

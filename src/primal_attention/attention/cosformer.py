@@ -10,14 +10,7 @@ from torch.nn import functional as F
 
 from .base import check_positive
 from .compact import positions
-from .factored import (
-    FactoredAttention,
-    Factors,
-    LinearState,
-    inner_products,
-    inverse,
-    normalised_scan,
-)
+from .factored import FactoredAttention, Factors, LinearState, inner_products, inverse
 from .registry import register
 
 __all__ = ["CosformerAttention"]
@@ -100,7 +93,7 @@ class CosformerAttention(FactoredAttention):
         if ignore is not None:
             waves = waves.masked_fill(ignore[:, None, :, None, None], 0.0)
         k = (F.relu(k).unsqueeze(3) * waves).flatten(3)
-        return normalised_scan(q, k, v, ignore, state)
+        return state.scan(q, k, v, ignore)
 
     def _waves(self, ends: Tensor, length: Tensor, dtype: torch.dtype) -> Tensor:
         """cos and sin of pi/2 i / L, (B, N, 2), for positions i = ends - 1 of `length` (B, 1)."""

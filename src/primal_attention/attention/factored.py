@@ -37,6 +37,15 @@ class LinearState(NamedTuple):
     sums: Sums
     seen: Tensor
 
+    def scan(
+        self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None, logs: Tensor | None = None
+    ) -> tuple[Tensor, LinearState]:
+        """`causal_scan` from here on, of features q, k (B, h, N, m) and v (B, h, N, c), divided by
+        its row sums; and the next state."""
+        heads, rows, sums = causal_scan(q, k, v, self.sums, logs)
+        seen = count(self.seen, v, ignore)
+        return heads * inverse(rows).unsqueeze(-1), LinearState(sums, seen)
+
 
 class FactoredAttention(Streaming, MixingAttention):
     """o = diag(scale) left (right^T v) per head, so the cost is linear in the lengths.
@@ -197,20 +206,6 @@ class FactoredAttention(Streaming, MixingAttention):
         if self.out_proj.bias is None:
             return rows @ out
         return torch.baddbmm(self.out_proj.bias.expand(len(rows), 1, d), rows, out)
-
-
-def normalised_scan(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    ignore: Tensor | None,
-    state: LinearState,
-    logs: Tensor | None = None,
-) -> tuple[Tensor, LinearState]:
-    """`causal_scan` of features q, k (B, h, N, m) and v (B, h, N, c), divided by the row sums; and
-    the state after it."""
-    heads, rows, sums = causal_scan(q, k, v, state.sums, logs)
-    return heads * inverse(rows).unsqueeze(-1), LinearState(sums, count(state.seen, v, ignore))
 
 
 def count(seen: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:

@@ -8,24 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .factored import (
-    FactoredAttention,
-    Factors,
-    LinearState,
-    inner_products,
-    inverse,
-    normalised_scan,
-)
+from .factored import FactoredAttention, Factors, LinearState, inner_products, inverse
 from .registry import register
 
 __all__ = ["LinearAttention", "LinearState"]
 
 
-@register(
-    "linear",
-    paper="Katharopoulos et al.: Transformers are RNNs, ICML 2020",
-    cost="O(N)",
-)
+@register("linear", paper="Katharopoulos et al.: Transformers are RNNs, ICML 2020", cost="O(N)")
 class LinearAttention(FactoredAttention):
     """Linear attention. Per head, with phi(x) = elu(x) + 1 elementwise,
 
@@ -50,7 +39,7 @@ class LinearAttention(FactoredAttention):
         q, k = _features(q), _features(k)
         if ignore is not None:
             k = k.masked_fill(ignore[:, None, :, None], 0.0)
-        return normalised_scan(q, k, v, ignore, state)
+        return state.scan(q, k, v, ignore)
 
 
 def _features(x: Tensor) -> Tensor:

@@ -12,14 +12,7 @@ from torch.nn import functional as F
 from ..theory.precision import widen
 from .base import check_positive
 from .cost import Terms
-from .factored import (
-    FactoredAttention,
-    Factors,
-    LinearState,
-    inner_products,
-    inverse,
-    normalised_scan,
-)
+from .factored import FactoredAttention, Factors, LinearState, inner_products, inverse
 from .inputs import Sequences
 from .registry import register
 
@@ -158,7 +151,7 @@ class PerformerAttention(FactoredAttention):
         k = logs.sub_((offset + weight).unsqueeze(-1)).exp_()
         if ignore is not None:
             weight = weight.masked_fill(ignore.unsqueeze(1), -torch.inf)
-        return normalised_scan(q, k, v, ignore, state, weight)
+        return state.scan(q, k, v, ignore, weight)
 
     def _query_features(self, q: Tensor) -> Tensor:
         features: Tensor = self._directions(q).softmax(-1)

@@ -46,11 +46,7 @@ class Visibility(NamedTuple):
     triangle: bool = False
 
 
-@register(
-    "softmax",
-    paper="Vaswani et al.: Attention Is All You Need, NeurIPS 2017",
-    cost="O(N^2)",
-)
+@register("softmax", paper="Vaswani et al.: Attention Is All You Need, NeurIPS 2017", cost="O(N^2)")
 class SoftmaxAttention(Streaming, ProjectedAttention):
     """Scaled dot-product attention. Per head (width p = embed_dim / num_heads),
 

@@ -26,9 +26,7 @@ from .stream import PrimalState
 
 
 @register(
-    "primal",
-    paper="Chen, Tao, Tonin, Suykens: Primal-Attention, NeurIPS 2023",
-    cost="O(N p s)",
+    "primal", paper="Chen, Tao, Tonin, Suykens: Primal-Attention, NeurIPS 2023", cost="O(N p s)"
 )
 class PrimalAttention(Streaming):
     """Self- or cross-attention as an asymmetric kernel SVD in the primal: linear in the length.
