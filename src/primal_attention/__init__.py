@@ -1,6 +1,7 @@
 """Primal-Attention: self-attention as an asymmetric kernel SVD, computed in the primal.
 
 Names are imported when they are first used, so that the command can answer `--help` without torch.
+Attentions are found where they stand: every class that `attention` exports is a name here too.
 """
 
 from __future__ import annotations
@@ -12,113 +13,67 @@ from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import distributed as distributed
-    from .analysis import ksvd_diagnostics, spectrum
-    from .attention import (
-        CosformerAttention,
-        FlowAttention,
-        FlowState,
-        LinearAttention,
-        LinearState,
-        LinformerAttention,
-        LongformerAttention,
-        NoneAttention,
-        NoneState,
-        NystromAttention,
-        PerformerAttention,
-        PrimalAttention,
-        PrimalState,
-        ReformerAttention,
-        SoftAttention,
-        SoftmaxAttention,
-        SoftmaxState,
-        YosoAttention,
-        attention_info,
-        available_attentions,
-        fold_,
-        make_attention,
-    )
-    from .convert import convert_, load, plan, revert_, save
-    from .theory import (
-        KSVD,
-        DenseKernel,
-        KernelFactors,
-        KSVDProblem,
-        KSVDResiduals,
-        ksvd,
-        ksvd_residuals,
-    )
+    from .analysis import ksvd_diagnostics as ksvd_diagnostics
+    from .analysis import spectrum as spectrum
+    from .attention import AttentionInfo as AttentionInfo
+    from .attention import PrimalAttention as PrimalAttention
+    from .attention import PrimalState as PrimalState
+    from .attention import attention_info as attention_info
+    from .attention import available_attentions as available_attentions
+    from .attention import fold_ as fold_
+    from .attention import make_attention as make_attention
+    from .convert import convert_ as convert_
+    from .convert import load as load
+    from .convert import plan as plan
+    from .convert import revert_ as revert_
+    from .convert import save as save
+    from .theory import KSVD as KSVD
+    from .theory import DenseKernel as DenseKernel
+    from .theory import KernelFactors as KernelFactors
+    from .theory import KSVDProblem as KSVDProblem
+    from .theory import KSVDResiduals as KSVDResiduals
+    from .theory import ksvd as ksvd
+    from .theory import ksvd_residuals as ksvd_residuals
     from .theory.estimator import KernelSVD as KernelSVD
-    from .theory.loss import ksvd_loss
+    from .theory.loss import ksvd_loss as ksvd_loss
     from .train.estimator import PrimalFormerClassifier as PrimalFormerClassifier
 
-
-__all__ = [
-    "KSVD",
-    "CosformerAttention",
-    "DenseKernel",
-    "FlowAttention",
-    "FlowState",
-    "KSVDProblem",
-    "KSVDResiduals",
-    "KernelFactors",
-    "LinearAttention",
-    "LinearState",
-    "LinformerAttention",
-    "LongformerAttention",
-    "NoneAttention",
-    "NoneState",
-    "NystromAttention",
-    "PerformerAttention",
-    "PrimalAttention",
-    "PrimalState",
-    "ReformerAttention",
-    "SoftAttention",
-    "SoftmaxAttention",
-    "SoftmaxState",
-    "YosoAttention",
-    "attention_info",
-    "available_attentions",
-    "convert_",
-    "fold_",
-    "ksvd",
-    "ksvd_diagnostics",
-    "ksvd_loss",
-    "ksvd_residuals",
-    "load",
-    "make_attention",
-    "plan",
-    "revert_",
-    "save",
-    "spectrum",
-]
-
-# where a name lives, if not in the rooms `attention` and `theory`
-_HOMES = {
-    "spectrum": ".analysis.spectra",
-    "ksvd_diagnostics": ".analysis.diagnostics",
-    "KernelSVD": ".theory.estimator",  # needs an extra, so `import *` leaves it out
-    **dict.fromkeys(("plan", "convert_", "revert_", "save", "load"), ".convert"),
-    "ksvd_loss": ".theory.loss",
-    "PrimalFormerClassifier": ".train.estimator",  # likewise
+_EXTRAS = {  # they need an extra, so `import *` leaves them out
+    "KernelSVD": ".theory.estimator",
+    "PrimalFormerClassifier": ".train.estimator",
 }
-
-
-_ROOMS = ("distributed",)  # modules that are used by their names
+_HOMES = {
+    name: home
+    for home, names in {
+        ".analysis": "ksvd_diagnostics spectrum",
+        ".attention": "attention_info available_attentions fold_ make_attention",
+        ".convert": "convert_ load plan revert_ save",
+        ".theory": "KSVD DenseKernel KSVDProblem KSVDResiduals KernelFactors ksvd ksvd_residuals",
+        ".theory.loss": "ksvd_loss",
+    }.items()
+    for name in names.split()
+} | _EXTRAS
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return import_module(f".{name}", __name__)
-    if name not in __all__ and name not in _HOMES:
+    if name == "distributed":
+        return import_module(".distributed", __name__)
+    if name == "__all__":
+        return sorted({*_HOMES, *_attentions()} - {*_EXTRAS})
+    home = _HOMES.get(name)
+    if home is None and name[0].isupper() and name in _attentions():
+        home = ".attention"
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    homes = (_HOMES[name],) if name in _HOMES else (".attention", ".theory")
-    for home in homes:
-        module = import_module(home, __name__)
-        if hasattr(module, name):
-            globals()[name] = getattr(module, name)
-            return globals()[name]
-    raise AssertionError(f"{name} is in no room")
+    globals()[name] = getattr(import_module(home, __name__), name)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_HOMES, *_ROOMS})
+    return sorted({*globals(), *_HOMES, *_attentions(), "distributed"})
+
+
+def _attentions() -> list[str]:
+    """The classes of the room `attention`: mechanisms, and the states of those that stream."""
+    exported: list[str] = import_module(".attention", __name__).__all__
+    return [name for name in exported if name[0].isupper()]

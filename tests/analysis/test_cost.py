@@ -9,15 +9,19 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import primal_attention as pa
 from primal_attention.analysis import crossing, largest_length, layer_cost
-from primal_attention.analysis.formulas import FORMULAS, OPTIONS, Case
+from primal_attention.analysis.cost import costed_attentions
+from primal_attention.attention import register, registry
 
 D, H, S, B = 64, 4, 8, 2
 SIZES = {"width": D, "heads": H, "rank": S, "batch": B}
 KINDS = [
-    *((name, {}) for name in FORMULAS if name not in ("primal", "linformer")),
+    *((name, {}) for name in costed_attentions() if name not in ("primal", "linformer")),
     *(("primal", {"weights": kind}) for kind in ("data", "free", "tied")),
     ("primal", {"weights": "data", "anchors": 5}),
+    ("primal", {"weights": "free", "bias": False}),
+    *(("primal", {"weights": kind, "feature_map": "exp"}) for kind in ("free", "tied")),
     ("linformer", {"max_length": 800, "projection": 32}),
+    ("linformer", {"max_length": 800, "projection": 32, "share_kv": True}),
     ("nystrom", {"landmarks": 16, "iterations": 3, "residual_width": None}),
     ("longformer", {"window": 32, "global_tokens": 2}),
     ("reformer", {"hashes": 2, "bucket_size": 16}),
@@ -64,8 +68,8 @@ def saved(layer, length):
     return sum(found.values())
 
 
-def test_every_registered_attention_has_a_formula():
-    assert set(pa.available_attentions()) <= set(FORMULAS)
+def test_every_attention_of_the_package_has_a_formula():
+    assert costed_attentions() == pa.available_attentions()
 
 
 @pytest.mark.parametrize("length", [20, 300])
@@ -81,9 +85,9 @@ def test_flops_are_those_that_torch_counts(name, options, length):
 
 @pytest.mark.parametrize(("name", "options"), KINDS, ids=str)
 def test_training_keeps_what_is_predicted(name, options):
-    kept = FORMULAS[name](Case(600, D, H, S, B, options)).kept
+    layer = layer_of(name, options)
     tolerance = 0.1 if name in ("softmax", "primal", "none") else 0.4
-    assert saved(layer_of(name, options), 600) == pytest.approx(kept, rel=tolerance)
+    assert saved(layer, 600) == pytest.approx(layer.cost(600, B).kept, rel=tolerance)
 
 
 def test_backward_costs_twice_the_forward():
@@ -162,14 +166,20 @@ def test_wrong_arguments(change, message):
             "primal",
             {"wieghts": "tied"},
             r"unknown option of the cost of primal 'wieghts' \(did you mean 'weights'\?\); "
-            "expected one of weights, anchors, rank_multi",
+            "expected one of anchor_rule, anchors, bias, feature_map, rank, rank_multi, weights",
         ),
         ("primal", {"weights": "bogus"}, "weights is 'bogus'; expected one of 'data', 'free'"),
-        ("primal", {"anchors": 0}, "anchors is 0; expected a whole number, 1 or more"),
+        ("primal", {"anchors": 0}, "anchors is 0; expected an integer of at least 1"),
         ("softmax", {"matrx": True}, r"'matrx' \(did you mean 'matrix'\?\)"),
         ("softmax", {"matrix": "yes"}, "matrix is 'yes'; expected True or False"),
-        ("nystrom", {"landmarks": None}, "landmarks is None; expected a whole number"),
-        ("linear", {"features": 3}, "linear was given 'features'; expected no options"),
+        ("nystrom", {"landmarks": [3]}, r"landmarks is \[3\]; expected a number"),
+        ("nystrom", {"landmarks": None}, "landmarks is None; expected an integer"),
+        (
+            "linear",
+            {"features": 3},
+            "cost of linear 'features'; expected one of bias",
+        ),
+        ("linear", {"causal": True}, "option of the cost of linear 'causal'"),
     ],
 )
 def test_wrong_options(attention, options, message):
@@ -182,25 +192,21 @@ def test_wrong_options(attention, options, message):
             ask()
 
 
-def test_every_option_that_a_formula_reads_is_known():
-    class Asked(dict):
-        def get(self, name, default=None):
-            names.add(name)
-            return default
+def test_an_attention_without_a_formula_says_so(monkeypatch):
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
 
-    for attention, formula in FORMULAS.items():
-        names = set()
-        formula(Case(300, D, H, S, B, Asked()))
-        assert names == set(OPTIONS.get(attention, ()))
+    @register("plain", paper="nobody, 2026", cost="O(N)")
+    class Plain(torch.nn.Module):
+        def __init__(self, embed_dim, num_heads):
+            super().__init__()
+
+    assert "plain" not in costed_attentions()
+    with pytest.raises(ValueError, match=r"attention 'plain' has no cost formula; expected one of"):
+        layer_cost("plain", 10, **SIZES)
 
 
-def test_formulas_need_no_torch():
-    import subprocess
-    import sys
-
-    code = (
-        "import sys; from primal_attention.analysis import layer_cost; "
-        "layer_cost('primal', 9, width=8, heads=2); print('torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "False\n", done.stderr
+def test_no_random_number_is_drawn():
+    before = torch.get_rng_state()
+    for name in costed_attentions():
+        layer_cost(name, 11, width=24, heads=3)
+    assert torch.equal(torch.get_rng_state(), before)

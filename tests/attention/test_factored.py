@@ -12,6 +12,8 @@ from primal_attention import make_attention
 from primal_attention.attention.factored import inner_products, inverse, weighted_sums
 from primal_attention.theory.factors import DenseKernel, KernelFactors
 
+from .draws import draw
+
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 LENGTH, WIDTH, HEADS, MAX_LENGTH = 11, 12, 3, 90
 HOLES = torch.tensor(  # holes, padding first, padding last, one valid position, none
@@ -24,10 +26,6 @@ HOLES = torch.tensor(  # holes, padding first, padding last, one valid position,
     ],
     dtype=torch.bool,
 )
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def past(scores: Tensor, causal: bool) -> Tensor:

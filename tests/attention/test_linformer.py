@@ -2,11 +2,13 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.testing import assert_close
 
 from primal_attention import SoftmaxAttention
 from primal_attention.attention import LinformerAttention
+
+from .draws import draw, holes, randomised
 
 BATCH, LENGTH, WIDTH, HEADS, LONGEST = 4, 11, 12, 3, 14
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -16,22 +18,7 @@ def make(**options) -> LinformerAttention:
     torch.manual_seed(1)
     options = {"max_length": LONGEST, "projection": 5, "dtype": torch.float64} | options
     layer = LinformerAttention(WIDTH, HEADS, **options)
-    for parameter in layer.parameters():
-        nn.init.normal_(parameter, std=0.4)
-    return layer.eval()
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
-
-
-def holes() -> Tensor:
-    """Everything valid; holes at random, twice; one valid."""
-    ignore = draw(BATCH, LENGTH, seed=5) > torch.tensor([9.0, 0.3, -0.3, 9.0])[:, None]
-    ignore[3] = True
-    ignore[3, 6] = False
-    return ignore
+    return randomised(layer)
 
 
 def dense(layer: LinformerAttention, x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -50,7 +37,7 @@ def dense(layer: LinformerAttention, x: Tensor, y: Tensor, z: Tensor) -> tuple[T
 @pytest.mark.parametrize("share_kv", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
 def test_is_the_matrix_of_its_formula(share_kv, bias):
-    layer, ignore = make(share_kv=share_kv, bias=bias), holes()
+    layer, ignore = make(share_kv=share_kv, bias=bias), holes(LENGTH)
     x = draw(BATCH, LENGTH, WIDTH).requires_grad_()
     leaves = [x, *layer.parameters()]
     rows = [dense(layer, *[x[i][~ignore[i]]] * 3)[0] for i in range(BATCH)]
@@ -75,7 +62,7 @@ def test_cross_attention(padded, own_values):
     layer = make()
     x, y = draw(BATCH, LONGEST + 6, WIDTH), draw(BATCH, LENGTH, WIDTH, seed=1)
     z = draw(BATCH, LENGTH, WIDTH, seed=2) if own_values else y
-    ignore = holes() if padded else None
+    ignore = holes(LENGTH) if padded else None
     out, weights = layer(x, y, z, ignore, need_weights=True, average_attn_weights=False)
     for i in range(BATCH):
         valid = slice(None) if ignore is None else ~ignore[i]

@@ -10,6 +10,8 @@ from primal_attention import SoftmaxAttention
 from primal_attention.attention import NystromAttention
 from primal_attention.attention.nystrom import convolve
 
+from .draws import draw, holes, randomised
+
 BATCH, WIDTH, HEADS = 4, 12, 3
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -17,22 +19,7 @@ EXACT = {"rtol": 1e-9, "atol": 1e-9}
 def make(**options) -> NystromAttention:
     torch.manual_seed(1)
     layer = NystromAttention(WIDTH, HEADS, **({"dtype": torch.float64} | options))
-    for parameter in layer.parameters():
-        nn.init.normal_(parameter, std=0.4)
-    return layer.eval()
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
-
-
-def holes(length: int) -> Tensor:
-    """Everything valid; holes at random; a few valid ones; one valid."""
-    ignore = draw(BATCH, length, seed=5) > torch.tensor([9.0, 0.3, -0.8, 9.0])[:, None]
-    ignore[3] = True
-    ignore[3, length // 2] = False
-    return ignore
+    return randomised(layer)
 
 
 def dense(layer: NystromAttention, x: Tensor) -> tuple[Tensor, Tensor]:

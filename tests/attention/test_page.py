@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from primal_attention import attention_info, available_attentions, make_attention
-from primal_attention.attention.page import COMMON, page
+from primal_attention.attention.page import COMMON, documented, page
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "attentions.md"
 
@@ -26,7 +26,9 @@ def test_everything_about_an_attention_is_there(name):
     assert info.paper in text
     assert info.build.__name__ in text
     for option in set(info.options) - set(COMMON):
-        assert f"`{option}: " in text
+        assert f"\n- `{option}: " in text
+    assert set(info.options) <= set(documented(info.build)), "a line under Args: for each option"
+    assert "not documented" not in text
     row = next(line for line in page().splitlines() if line.startswith(f"| [{name}]"))
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[1] == info.cost

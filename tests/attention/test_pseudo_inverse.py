@@ -6,10 +6,7 @@ from torch.testing import assert_close
 
 from primal_attention.attention.pseudo_inverse import newton, third_order
 
-
-def draw(*shape: int, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
+from .draws import draw
 
 
 @pytest.mark.parametrize(("iterate", "iterations"), [(third_order, 12), (newton, 25)])

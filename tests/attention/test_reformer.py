@@ -8,12 +8,10 @@ from torch.testing import assert_close
 from primal_attention import make_attention
 from primal_attention.attention.reformer import BITS, DIGITS, ReformerAttention
 
+from .draws import draw
+
 WIDTH, HEADS = 12, 3
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def layer(seed: int = 1, **options) -> ReformerAttention:

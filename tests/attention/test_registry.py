@@ -138,6 +138,24 @@ def test_register_adds_and_returns_the_class():
 
 
 @pytest.mark.usefixtures("own_registry")
+def test_facts_follow_from_the_class():
+    def facts(build, **given):
+        name = f"own{len(registry._registry)}"
+        register(name, paper="nobody, 2026", cost="O(N)", **given)(build)
+        info = attention_info(name)
+        return info.causal, info.cross, info.streaming, info.any_length, info.pair_masks
+
+    class Plain(torch.nn.Module):
+        def __init__(self, embed_dim, num_heads, *, max_length):
+            super().__init__()
+
+    assert facts(Plain) == (False, False, False, False, False)
+    assert facts(Plain, cross=True, pair_masks=True) == (False, True, False, False, True)
+    assert facts(PrimalAttention) == (True, True, True, True, False)
+    assert facts(SoftmaxAttention) == (True, True, True, True, True)
+
+
+@pytest.mark.usefixtures("own_registry")
 def test_a_name_is_taken_once():
     with pytest.raises(ValueError, match="attention 'softmax' is registered twice"):
         register("softmax", **FACTS)(torch.nn.Identity)

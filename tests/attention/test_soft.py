@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.testing import assert_close
 
 from primal_attention.attention import SoftAttention
+
+from .draws import draw, holes, randomised
 
 BATCH, WIDTH, HEADS = 4, 12, 3
 EXACT = {"rtol": 1e-8, "atol": 1e-8}
@@ -15,22 +17,7 @@ EXACT = {"rtol": 1e-8, "atol": 1e-8}
 def make(**options) -> SoftAttention:
     torch.manual_seed(1)
     layer = SoftAttention(WIDTH, HEADS, **({"dtype": torch.float64} | options))
-    for parameter in layer.parameters():
-        nn.init.normal_(parameter, std=0.4)
-    return layer.eval()
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
-
-
-def holes(length: int) -> Tensor:
-    """Everything valid; holes at random; a few valid ones; one valid."""
-    ignore = draw(BATCH, length, seed=5) > torch.tensor([9.0, 0.3, -0.8, 9.0])[:, None]
-    ignore[3] = True
-    ignore[3, length // 2] = False
-    return ignore
+    return randomised(layer)
 
 
 def dense(layer: SoftAttention, x: Tensor) -> tuple[Tensor, Tensor]:

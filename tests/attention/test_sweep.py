@@ -15,6 +15,8 @@ from torch.testing import assert_close
 
 from primal_attention import attention_info, available_attentions, make_attention
 
+from .draws import draw
+
 BATCH, LENGTH, CONTEXT, WIDTH, HEADS = 3, 9, 7, 12, 3
 LENGTHS = (9, 5, 1)
 IGNORE = torch.arange(LENGTH) >= torch.tensor(LENGTHS)[:, None]  # True = ignore
@@ -98,10 +100,6 @@ REFUSING = [
 
 def sweep(chosen: list[Case]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("case", chosen, ids=str)
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def sequences(seed: int = 0, length: int = LENGTH) -> Tensor:

@@ -4,11 +4,13 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
 
 from primal_attention.attention import YosoAttention, yoso
+
+from .draws import draw, holes, randomised
 
 BATCH, LENGTH, WIDTH, HEADS = 4, 11, 12, 3
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -17,22 +19,7 @@ EXACT = {"rtol": 1e-9, "atol": 1e-9}
 def make(**options) -> YosoAttention:
     torch.manual_seed(1)
     layer = YosoAttention(WIDTH, HEADS, **({"dtype": torch.float64} | options))
-    for parameter in layer.parameters():
-        nn.init.normal_(parameter, std=0.4)
-    return layer.eval()
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
-
-
-def holes() -> Tensor:
-    """Everything valid; holes at random, twice; one valid."""
-    ignore = draw(BATCH, LENGTH, seed=5) > torch.tensor([9.0, 0.3, -0.3, 9.0])[:, None]
-    ignore[3] = True
-    ignore[3, 6] = False
-    return ignore
+    return randomised(layer)
 
 
 def dense(layer: YosoAttention, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,7 +42,7 @@ def dense(layer: YosoAttention, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("block", [1, 4, 100])
 def test_is_the_matrix_of_its_formula(tau, block, monkeypatch):
     monkeypatch.setattr(yoso, "_block", lambda q, k: block)
-    layer, ignore = make(tau=tau), holes()
+    layer, ignore = make(tau=tau), holes(LENGTH)
     x = draw(BATCH, LENGTH, WIDTH).requires_grad_()
     leaves = [x, *layer.parameters()]
     rows = [dense(layer, *[x[i][~ignore[i]]] * 2)[0] for i in range(BATCH)]
@@ -74,7 +61,7 @@ def test_is_the_matrix_of_its_formula(tau, block, monkeypatch):
 
 def test_cross_attention():
     layer, x, y = make(), draw(BATCH, 6, WIDTH), draw(BATCH, LENGTH, WIDTH, seed=1)
-    ignore = holes()
+    ignore = holes(LENGTH)
     out, _ = layer(x, y, key_padding_mask=ignore)
     for i in range(BATCH):
         assert_close(out[i], dense(layer, x[i], y[i][~ignore[i]])[0], **EXACT)
@@ -138,9 +125,9 @@ def test_memory_is_linear(monkeypatch):
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
 def test_autocast(kind):
     layer, x = make(dtype=torch.float32), draw(BATCH, LENGTH, WIDTH).float()
-    exact, _ = layer(x, key_padding_mask=holes())
+    exact, _ = layer(x, key_padding_mask=holes(LENGTH))
     with torch.autocast("cpu", kind):
-        out, _ = layer(x, key_padding_mask=holes())
+        out, _ = layer(x, key_padding_mask=holes(LENGTH))
     assert out.dtype == kind
     assert_close(out.float(), exact, rtol=0.1, atol=0.05)
     assert F.cosine_similarity(out.float().flatten(), exact.flatten(), dim=0) > 0.999

@@ -145,3 +145,23 @@ def test_help_needs_no_torch():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("[]\n")
+
+
+def test_an_attention_without_a_formula_is_named(run, monkeypatch):
+    from torch import nn
+
+    from primal_attention.attention import register, registry
+
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+
+    @register("plain", paper="nobody, 2026", cost="O(N)")
+    class Plain(nn.Module):
+        def __init__(self, embed_dim, num_heads):
+            super().__init__()
+
+    done = run("--length", "1k")
+    assert done.exit_code == 0, done.output
+    assert "Without a cost formula: plain." in done.output
+    wrong = run("--attention", "plain").exception
+    assert isinstance(wrong, UsageError)
+    assert "attention 'plain' has no cost formula; expected one of" in str(wrong)

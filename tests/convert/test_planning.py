@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from primal_attention.adapters.base import Projection, Source
+from primal_attention import PrimalAttention
+from primal_attention.attention.softmax import softmax_flops
 from primal_attention.convert import convert_, plan
-from primal_attention.convert.cost import primal_flops, softmax_flops
 
 
 def count(model):
@@ -83,21 +83,20 @@ def test_notes_tell_of_shared_modules_and_tied_weights(encoder):
     assert "shared by 2 places" in plan(model).rows[0].note
 
 
-def test_cost_is_quadratic_before_and_linear_after():
-    def linear(rows, columns):
-        return Projection(torch.empty(rows, columns, device="meta"), None)
+def test_cost_is_quadratic_before_and_that_of_the_layer_after(encoder):
+    by_length = {n: plan(encoder, rank=3, length=n).rows[-1] for n in (500, 1000)}
+    for n, row in by_length.items():
+        assert row.flops == 2 * n * 4 * 16 * 16 + 4 * n * n * 16
+        core = PrimalAttention(16, 2, rank=3, weights=row.settings["weights"])
+        assert row.flops_after == core.cost(n).flops
+    converted = convert_(encoder, rank=3)
+    assert plan(converted, 0, length=500).rows[-1].flops == by_length[500].flops_after
 
-    source = Source(num_heads=4, query=linear(64, 64), key=linear(64, 64), output=linear(64, 64))
-    settings = {"rank": 8, "weights": "tied", "anchors": None, "rank_multi": 10}
-    n = 1000
-    assert softmax_flops(source, n) == 2 * n * 4 * 64 * 64 + 4 * n * n * 64
-    assert primal_flops(source, settings, 2 * n) == 2 * primal_flops(source, settings, n)
-    # by hand: q and k; e and r; W_o W_c; the duals; the sums
-    by_hand = 2 * 64 * 64 + 4 * 2 * 8 * 16 + 64 * 64 + 64 * 64 + 4 * 2 * 8 * 16
-    assert primal_flops(source, settings, n) == 2 * n * by_hand
-    data = primal_flops(source, settings | {"weights": "data"}, n)
-    free = primal_flops(source, settings | {"weights": "free"}, n)
-    assert data - free == 2 * 80 * 64 * 16  # F_X^T W_e and F_X^T W_r, once
+
+def test_cost_of_grouped_heads():
+    assert softmax_flops(7, 16, 16) == 7 * 8 * 16 * 16 + 4 * 7 * 7 * 16
+    # W_k and W_v have a quarter of the rows
+    assert softmax_flops(7, 10, 16, 4) == 2 * 7 * 10 * (16 + 16 + 4 + 4) + 4 * 7 * 7 * 16
 
 
 def test_a_plan_belongs_to_its_model(encoder):

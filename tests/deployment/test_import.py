@@ -40,3 +40,22 @@ def test_import_is_light():
     # the compiler takes as long to import as torch itself
     assert not [name for name in third_party if name.startswith(("torch._dynamo", "torch._induc"))]
     assert found["seconds"] < 0.5 * run(TORCH)
+
+
+NAMES = """
+import json, sys
+import primal_attention as pa
+from primal_attention import names
+assert not hasattr(pa, "nothing") and "torch" not in sys.modules
+found = {}
+exec("from primal_attention import *", found)
+assert set(pa.__all__) == set(found) - {"__builtins__"}
+assert set(pa.__all__) <= set(dir(pa)) and {"KernelSVD", "distributed"} <= set(dir(pa))
+assert not hasattr(pa, "NothingAttention")
+classes = {pa.attention_info(name).build.__name__ for name in pa.available_attentions()}
+print(json.dumps(sorted(classes - set(found))))
+"""
+
+
+def test_names_are_imported_when_they_are_used():
+    assert run(NAMES) == [], "every attention's class is a name of the package"

@@ -2,7 +2,7 @@
 
 import torch
 
-from primal_attention.kernels.ordering import permute, valid_first
+from primal_attention.kernels.ordering import permute, positions, valid_first
 
 IGNORE = torch.tensor([[1, 0, 0, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]], dtype=torch.bool)
 
@@ -20,3 +20,10 @@ def test_there_and_back():
         moved = permute(rows, order)
         assert torch.equal(moved[0, ..., 2, :], rows[0, ..., 4, :])
         assert torch.equal(permute(moved, place), rows)
+
+
+def test_positions_count_the_valid_ones():
+    rows = torch.zeros(2, 4, 3)
+    assert positions(rows, None).tolist() == [[1, 2, 3, 4]] * 2
+    ignore = torch.tensor([[True, False, True, False], [False, False, False, True]])
+    assert positions(rows, ignore).tolist() == [[0, 1, 1, 2], [1, 2, 3, 3]]

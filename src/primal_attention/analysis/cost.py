@@ -1,31 +1,33 @@
 """What an attention layer costs by length: FLOPs, bytes, memory; where it beats softmax; what fits.
 
-Predictions from `formulas.py`, without torch and at once for any length. Counts of products are
-checked against torch's FLOP counter in the tests, and what training keeps against what autograd
-saves.
+Predictions from the formula in each mechanism's file, `cost`, of a layer that takes no memory: at
+once for any length. Counts of products are checked against torch's FLOP counter in the tests, and
+what training keeps against what autograd saves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
+from ..attention import AttentionInfo, attention_info, available_attentions, make_attention
 from ..names import check_choice, unknown
-from .formulas import FORMULAS, Case, check_options
 
 Quantity = Literal["flops", "memory", "training_memory"]
 
 DTYPES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 LONGEST = 1 << 40
+_NOT_COUNTED = {"causal", "dropout", "batch_first", "device", "dtype"}
 
 
 @dataclass(frozen=True)
 class Cost:
     """One layer on one batch. ``flops``: matrix products of a forward. ``training_flops``: with the
-    way back, three times as many. ``bytes``: what a forward moves if every number that it makes is
-    written and read once. ``memory``: bytes at the peak of inference; ``training_memory``: weights,
-    gradients, two moments of Adam, and what is kept for the way back.
+    backward pass, three times as many. ``bytes``: what a forward moves if every number that it
+    makes is written and read once. ``memory``: bytes at the peak of inference; ``training_memory``:
+    weights, gradients, two moments of Adam, and what is kept for the backward pass.
     """
 
     attention: str
@@ -58,21 +60,32 @@ def layer_cost(
     ``{"landmarks": 32}``, at their defaults if not given; ``{"matrix": True}`` is softmax without
     fused kernels, which forms the N x N matrix.
     """
-    if attention not in FORMULAS:
-        raise ValueError(unknown("attention", attention, FORMULAS))
     check_choice("dtype", dtype, DTYPES)
-    options = dict(options or {})
-    check_options(attention, options)
     sizes = {"length": length, "width": width, "heads": heads, "rank": rank, "batch": batch}
     for name, size in sizes.items():
         if size < 1:
             raise ValueError(f"{name} is {size}; expected at least 1")
     if width % heads:
         raise ValueError(f"heads is {heads}; expected a divisor of width = {width}")
-    case = Case(length, width, heads, rank, batch, options)
-    flops, parameters, kept, working = FORMULAS[attention](case)
-    number = DTYPES[dtype]
-    rows = batch * length * width
+    info, given = attention_info(attention), dict(options or {})
+    if not hasattr(info.build, "cost"):
+        known = ", ".join(costed_attentions())
+        raise ValueError(f"attention {attention!r} has no cost formula; expected one of {known}")
+    flags = {name: given.pop(name) for name in given.keys() & _flags(info)}
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise ValueError(f"{name} is {flag!r}; expected True or False")
+    if "rank" in info.options:
+        given.setdefault("rank", rank)
+    if not info.any_length:
+        given.setdefault("max_length", length)
+    for name, value in given.items():
+        if not isinstance(value, Hashable):
+            raise ValueError(f"{name} is {value!r}; expected a number, a word or None")
+    layer = _layer(info, width, heads, tuple(given.items()))
+    flops, kept, working = layer.cost(length, batch, **flags)
+    parameters = sum(p.numel() for p in layer.parameters())
+    number, rows = DTYPES[dtype], batch * length * width
     return Cost(
         attention, length, flops, 3 * flops,
         bytes=number * (parameters + 2 * (kept + rows)),
@@ -80,6 +93,27 @@ def layer_cost(
         training_memory=number * (4 * parameters + kept + 2 * rows),
         parameters=parameters,
     )  # fmt: skip
+
+
+def costed_attentions() -> tuple[str, ...]:
+    """The names of the attentions that have a formula."""
+    return tuple(n for n in available_attentions() if hasattr(attention_info(n).build, "cost"))
+
+
+@lru_cache(maxsize=64)
+def _layer(info: AttentionInfo, width: int, heads: int, options: tuple[Any, ...]) -> Any:
+    """A layer without memory; its constructor checks the values of the options."""
+    known = sorted((info.options.keys() | _flags(info)) - _NOT_COUNTED)
+    for name, _ in options:
+        if name not in known:  # it would look as if it cost nothing
+            raise ValueError(unknown(f"option of the cost of {info.name}", name, known))
+    return make_attention(info.name, width, heads, device="meta", **dict(options))
+
+
+def _flags(info: AttentionInfo) -> set[str]:
+    """What a formula knows beside the options of the layer: `matrix` of softmax."""
+    formula: Any = getattr(info.build, "cost", None)
+    return set(formula.__kwdefaults__ or ())
 
 
 def crossing(
@@ -94,11 +128,11 @@ def crossing(
     """The length from which on an attention costs less than softmax; None if it never does up to
     ``longest``. ``sizes`` are those of `layer_cost`."""
     check_choice("quantity", quantity, ("flops", "memory", "training_memory"))
-    softmax_options = {"matrix": True} if quantity != "flops" else {}
+    matrix = {"matrix": quantity != "flops"}
 
     def cheaper(length: int) -> bool:
         own = layer_cost(attention, length, options=options, **sizes)
-        rival = layer_cost("softmax", length, options=softmax_options, **sizes)
+        rival = layer_cost("softmax", length, options=matrix, **sizes)
         return bool(getattr(own, quantity) < getattr(rival, quantity))
 
     return first_length(cheaper, shortest, longest)

@@ -12,10 +12,11 @@ from torch.nn import functional as F
 from ..adapters.base import class_path
 from ..adapters.converted import Converted
 from ..adapters.timm import CLASSES as TIMMCLASSES
-from ..attention import PrimalAttention, SoftmaxAttention
+from ..attention import PrimalAttention
 from ..attention.base import Attention
 from ..attention.inputs import Sequences
 from ..attention.masks import padding_mask
+from ..attention.softmax import SoftmaxAttention
 from ..theory.factors import KernelFactors
 from .kernels import HeadMatrix, MatrixHead, SoftmaxHead
 from .moments import primal_moments

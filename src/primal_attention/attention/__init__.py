@@ -1,15 +1,14 @@
-"""Every attention mechanism behind one interface."""
+"""Every attention mechanism behind one interface.
 
-from .cosformer import CosformerAttention
-from .flow import FlowAttention, FlowState
-from .linear import LinearAttention, LinearState
-from .linformer import LinformerAttention
-from .longformer import LongformerAttention
-from .none import NoneAttention, NoneState
-from .nystrom import NystromAttention
-from .performer import PerformerAttention
+A file of this folder that registers a mechanism is all that it takes: it is found here, and what it
+lists in `__all__` is exported.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
+
 from .primal import PrimalAttention, PrimalState, fold_
-from .reformer import ReformerAttention
 from .registry import (
     AttentionInfo,
     attention_info,
@@ -17,33 +16,25 @@ from .registry import (
     make_attention,
     register,
 )
-from .soft import SoftAttention
-from .softmax import SoftmaxAttention, SoftmaxState
-from .yoso import YosoAttention
 
 __all__ = [
     "AttentionInfo",
-    "CosformerAttention",
-    "FlowAttention",
-    "FlowState",
-    "LinearAttention",
-    "LinearState",
-    "LinformerAttention",
-    "LongformerAttention",
-    "NoneAttention",
-    "NoneState",
-    "NystromAttention",
-    "PerformerAttention",
     "PrimalAttention",
     "PrimalState",
-    "ReformerAttention",
-    "SoftAttention",
-    "SoftmaxAttention",
-    "SoftmaxState",
-    "YosoAttention",
     "attention_info",
     "available_attentions",
     "fold_",
     "make_attention",
     "register",
 ]
+
+for _file in iter_modules(__path__):
+    if _file.name not in ("page", "primal"):  # a program; what is above
+        _module = import_module(f".{_file.name}", __name__)
+        _names = getattr(_module, "__all__", [])
+        globals().update({name: getattr(_module, name) for name in _names})
+        __all__ += _names
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...  # what is found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from typing import Any, ClassVar, SupportsIndex
 
@@ -12,10 +13,23 @@ from .inputs import Sequences, arrange
 
 class Attention(nn.Module):
     """Base of the mechanisms. A subclass has `in_proj_weight`, `out_proj` and a forward with the
-    convention of nn.MultiheadAttention; if it can stream, it is a `Streaming` too."""
+    convention of nn.MultiheadAttention; if it can stream, it is a `Streaming` too. A method
+    `cost(length, batch)` is its formula, see cost.py.
+
+    Args:
+        embed_dim: width d of inputs and outputs.
+        num_heads: number h of heads, each of width p = embed_dim / num_heads.
+        causal: position i sees no position after it; self-attention only.
+        bias: the projections have a bias.
+        dropout: probability that an entry of the attention matrix is dropped in training.
+        batch_first: tensors are (batch, length, d), otherwise (length, batch, d).
+        device: where the parameters are made.
+        dtype: type of the parameters, and of the tensors that the layer expects.
+    """
 
     has_values: ClassVar[bool] = True  # whether `value` may differ from `key`
     has_cross: ClassVar[bool] = True  # whether `key` may differ from `query`
+    has_pair_masks: ClassVar[bool] = False  # whether `attn_mask` may hide or weight single pairs
     # torch's encoder layers read this: False keeps their fused softmax path away from us.
     _qkv_same_embed_dim: ClassVar[bool] = False
     in_proj_weight: nn.Parameter
@@ -34,6 +48,12 @@ class Attention(nn.Module):
         self.embed_dim, self.num_heads = int(embed_dim), int(num_heads)
         self.head_dim = self.embed_dim // self.num_heads
         self.causal, self.dropout, self.batch_first = causal, dropout, batch_first
+
+    def extra_repr(self) -> str:
+        """The options that are kept under their names."""
+        known = [n for n in inspect.signature(type(self)).parameters if n in vars(self)]
+        own = [f"{n}={getattr(self, n)!r}" for n in known[2:] if n != "batch_first"]
+        return ", ".join([str(self.embed_dim), str(self.num_heads), *own])
 
     def _arrange(
         self,
@@ -57,17 +77,25 @@ class Attention(nn.Module):
 
 
 class Streaming(Attention):
-    """An attention that can go on, token by token, from a state."""
+    """An attention that can continue, token by token, from a state."""
 
     @abstractmethod
     def init_state(self, batch_size: int) -> Any:
         """The state of a stream before its first token; causal layers only."""
 
-    @abstractmethod
+    def _continue(self, call: Sequences, values: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """The output rows (B, N, d) of a causal call after a state, and the state after them."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither prefill nor _continue")
+
     def prefill(
         self, x: Tensor, key_padding_mask: Tensor | None = None, state: Any = None
     ) -> tuple[Tensor, Any]:
-        """A causal forward over x that goes on from a state and returns the state after it."""
+        """A causal forward over x that continues from a state and returns the state after it."""
+        self._expect_causal("prefill")
+        call, values = self._arrange(x, None, None, key_padding_mask)
+        state = self.init_state(call.x.shape[0]) if state is None else state
+        out, state = self._continue(call, values, state)
+        return call.restore(out), state
 
     def step(self, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
         """One token x_t (B, d), or a sequence of one in the layer's layout: output, next state."""
@@ -85,6 +113,12 @@ class Streaming(Attention):
     def _expect_causal(self, name: str) -> None:
         if not self.causal:
             raise ValueError(f"{name} needs a state; expected a layer built with causal=True")
+
+
+def check_batch(state: int, batch: int) -> None:
+    """Raise unless a state is that of so many streams."""
+    if state != batch:
+        raise ValueError(f"the state has batch size {state}; expected {batch}")
 
 
 def check_positive(**numbers: int) -> None:

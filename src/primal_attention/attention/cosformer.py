@@ -8,21 +8,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..kernels.scan import Sums, causal_scan
+from ..kernels.ordering import positions
 from .base import check_positive
-from .factored import FactoredAttention, Factors, inner_products, inverse
-from .linear import LinearState, count
+from .factored import FactoredAttention, Factors, LinearState, inner_products, inverse
 from .registry import register
+
+__all__ = ["CosformerAttention"]
 
 
 @register(
     "cosformer",
     paper="Qin et al.: cosFormer: Rethinking Softmax in Attention, ICLR 2022",
     cost="O(N)",
-    causal=True,
-    cross=True,
-    streaming=True,
-    any_length=True,
 )
 class CosformerAttention(FactoredAttention):
     """cosFormer attention. Per head, with phi(x) = relu(x),
@@ -32,13 +29,14 @@ class CosformerAttention(FactoredAttention):
     The cosine of a difference is a product of features twice as wide, phi(x_i) cos(pi/2 i / L) and
     phi(x_i) sin(pi/2 i / L), so the cost is linear (equations 10 to 12).
 
-    Positions i and j count valid positions only. L is max_length if given. Otherwise it is the
-    length of the sequence, the longer one in cross-attention, again of valid positions. A causal
-    layer cannot know the length of what is still to come, so it needs max_length; sequences beyond
-    max_length raise, since the cosine would become negative.
+    Positions i and j count valid positions only. Unlike the published code, which keeps row sums
+    above 1e-6: a row without any weight, where phi(q_i) meets only zeros, is zero, and all others
+    are exact.
 
-    Unlike the published code, which keeps row sums above 1e-6: a row without any weight, where
-    phi(q_i) meets only zeros, is zero, and all others are exact.
+    Args:
+        max_length: L; longer sequences raise, since the cosine would become negative. None takes
+            the number of valid positions of the sequence, the longer one in cross-attention, which
+            a causal layer cannot know: it needs max_length.
     """
 
     def __init__(
@@ -73,7 +71,7 @@ class CosformerAttention(FactoredAttention):
     def _factors(
         self, q: Tensor, k: Tensor, hidden_queries: Tensor | None, hidden_keys: Tensor | None
     ) -> Factors:
-        query_ends, key_ends = _positions(q, hidden_queries), _positions(k, hidden_keys)
+        query_ends, key_ends = positions(q, hidden_queries), positions(k, hidden_keys)
         length = torch.maximum(query_ends[:, -1:], key_ends[:, -1:])  # (B, 1)
         waves_q = self._waves(query_ends, length, q.dtype)[:, :, None]  # (B, N, 1, 2)
         waves_k = self._waves(key_ends, length, k.dtype)[:, :, None]
@@ -86,22 +84,16 @@ class CosformerAttention(FactoredAttention):
         left = left.unsqueeze(3) * (waves_q * inverse(sums).unsqueeze(-1)).unsqueeze(-1)
         return Factors(left.flatten(3), right.flatten(3), total.flatten(2))
 
-    def _start(self, batch: int, width: int) -> LinearState:
-        weight = self.in_proj_weight
-        sums = Sums.zero(weight, (batch, self.num_heads, self._width, width))
-        return LinearState(sums, torch.zeros(batch, dtype=torch.long, device=weight.device))
-
     def _advance(
         self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None, state: LinearState
     ) -> tuple[Tensor, LinearState]:
-        ends = state.seen.unsqueeze(-1) + _positions(q.transpose(1, 2), ignore)
+        ends = state.seen.unsqueeze(-1) + positions(q.transpose(1, 2), ignore)
         waves = self._waves(ends, ends[:, -1:], q.dtype)[:, None, :, :, None]  # (B, 1, N, 2, 1)
         q = (F.relu(q).unsqueeze(3) * waves).flatten(3)
         if ignore is not None:
             waves = waves.masked_fill(ignore[:, None, :, None, None], 0.0)
         k = (F.relu(k).unsqueeze(3) * waves).flatten(3)
-        heads, rows, sums = causal_scan(q, k, v, state.sums)
-        return heads * inverse(rows).unsqueeze(-1), LinearState(sums, count(state.seen, v, ignore))
+        return state.scan(q, k, v, ignore)
 
     def _waves(self, ends: Tensor, length: Tensor, dtype: torch.dtype) -> Tensor:
         """cos and sin of pi/2 i / L, (B, N, 2), for positions i = ends - 1 of `length` (B, 1)."""
@@ -112,17 +104,6 @@ class CosformerAttention(FactoredAttention):
         wide = torch.promote_types(dtype, torch.float32)
         angle = (ends - 1).to(wide) * (0.5 * math.pi) / length.clamp(min=1).to(wide)
         return torch.stack([angle.cos(), angle.sin()], -1).to(dtype)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, max_length={self.max_length}"
-
-
-def _positions(rows: Tensor, hidden: Tensor | None) -> Tensor:
-    """How many valid positions there are up to each of rows (B, N, ...): (B, N)."""
-    if hidden is not None:
-        return (~hidden).cumsum(1)
-    batch, length = rows.shape[:2]
-    return torch.arange(1, length + 1, device=rows.device).expand(batch, length)
 
 
 def _check_length(length: Tensor, longest: int) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..kernels.scan import Sums, causal_scan
 from ..theory.factors import DenseKernel, Kernel, KernelFactors
 from ..theory.precision import widen
-from .base import Streaming
+from .base import Streaming, check_batch
+from .cost import Terms
 from .inputs import Sequences
-from .projected import MixingAttention, silence, silent_queries, sources
+from .projected import MixingAttention, silence, sources
 
 # What one number of a copy costs, in multiply-adds of a matrix product.
 _COPY = 40
@@ -27,6 +29,22 @@ class Factors(NamedTuple):
     right: Tensor
     total: Tensor
     scale: Tensor | None = None
+
+
+class LinearState(NamedTuple):
+    """sums: of features and values so far; seen: (B,), valid positions so far."""
+
+    sums: Sums
+    seen: Tensor
+
+    def scan(
+        self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None, logs: Tensor | None = None
+    ) -> tuple[Tensor, LinearState]:
+        """`causal_scan` from here on, of features q, k (B, h, N, m) and v (B, h, N, c), divided by
+        its row sums; and the next state."""
+        heads, rows, sums = causal_scan(q, k, v, self.sums, logs)
+        seen = count(self.seen, v, ignore)
+        return heads * inverse(rows).unsqueeze(-1), LinearState(sums, seen)
 
 
 class FactoredAttention(Streaming, MixingAttention):
@@ -44,6 +62,9 @@ class FactoredAttention(Streaming, MixingAttention):
     W_v and W_o cost as much as 2 p positions, p = embed_dim / num_heads, so short sequences take
     the plain order, and so do features that are many times wider than a head.
     """
+
+    _sums: ClassVar[int] = 1  # over positions, for every position: the normaliser
+    _weighted: ClassVar[bool] = False  # keys of a stream have logarithmic weights
 
     def __init__(
         self,
@@ -67,18 +88,10 @@ class FactoredAttention(Streaming, MixingAttention):
         self._expect_causal("init_state")
         return self._start(batch_size, self.head_dim)
 
-    def prefill(
-        self, x: Tensor, key_padding_mask: Tensor | None = None, state: Any = None
-    ) -> tuple[Tensor, Any]:
-        """A causal forward over x that goes on from a state and returns the state after it."""
-        self._expect_causal("prefill")
-        call, values = self._arrange(x, None, None, key_padding_mask)
-        batch = call.x.shape[0]
-        state = self._start(batch, self.head_dim) if state is None else state
-        if len(state.seen) != batch:
-            raise ValueError(f"the state has batch size {len(state.seen)}; expected {batch}")
+    def _continue(self, call: Sequences, values: Tensor, state: Any) -> tuple[Tensor, Any]:
+        check_batch(len(state.seen), call.x.shape[0])
         heads, state = self._advance(*self._project(call, values), call.ignore, state)
-        return call.restore(self._output(heads, call)), state
+        return self._output(heads, call), state
 
     def factors(
         self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
@@ -89,14 +102,28 @@ class FactoredAttention(Streaming, MixingAttention):
         if self.causal:
             return DenseKernel(self._weights(q, k, call))
         left, right, scale = self._by_head(q, k, call)
-        return KernelFactors(_without_silent(_scaled(left, scale), call), right)
+        return KernelFactors(silence(_scaled(left, scale), call), right)
+
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        """What one call costs, in the order that `_folds` takes."""
+        rows, d, m, heads = batch * length, self.embed_dim, self._width, self.num_heads
+        flops, kept, working = self._projection_cost(rows)
+        wide = heads * m
+        if self._folds(2 * length):
+            flops = rows * 4 * d * (d + wide) + batch * 4 * wide * self.head_dim * d
+            kept, working = rows * d, rows * 2 * d
+        else:
+            flops += rows * 4 * m * d
+        flops += self._sums * rows * 2 * wide * heads
+        features = rows * (3 * wide + 3 * heads)
+        return Terms(flops, kept + features, working + features)
 
     # -- what a subclass writes -------------------------------------------------------------------
 
     @property
-    @abstractmethod
     def _width(self) -> int:
         """The width m of the factors of a head."""
+        return self.head_dim
 
     @abstractmethod
     def _factors(
@@ -105,21 +132,23 @@ class FactoredAttention(Streaming, MixingAttention):
         """The factors of q (B, N, h, p) and k (B, M, h, p); ignored keys have zero rows."""
 
     @abstractmethod
-    def _start(self, batch: int, width: int) -> Any:
-        """The state before the first token, for values of some width; has a field seen (B,)."""
-
-    @abstractmethod
     def _advance(
         self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None, state: Any
     ) -> tuple[Tensor, Any]:
         """q, k (B, h, N, p), v (B, h, N, c) after a state: heads (B, h, N, c) and the next one."""
+
+    def _start(self, batch: int, width: int) -> Any:
+        """The state before the first token, for values of some width; has a field seen (B,)."""
+        weight, shape = self.in_proj_weight, (batch, self.num_heads, self._width, width)
+        seen = torch.zeros(batch, dtype=torch.long, device=weight.device)
+        return LinearState(Sums.zero(weight, shape, weighted=self._weighted), seen)
 
     # -- the product ------------------------------------------------------------------------------
 
     def _attend(self, call: Sequences, values: Tensor) -> Tensor:
         if self.causal:
             return super()._attend(call, values)
-        if self._folds(call):
+        if self._folds(call.x.shape[1] + call.y.shape[1]):
             return silence(self._folded(call, values), call)
         q, k, v = self._project(call, values)
         left, right, scale = self._by_head(q, k, call)
@@ -134,7 +163,7 @@ class FactoredAttention(Streaming, MixingAttention):
         if self.causal:
             return super()._weights(q, k, call)
         left, right, scale = self._by_head(q, k, call)
-        return _without_silent(_scaled(left, scale), call) @ right.mT
+        return silence(_scaled(left, scale), call) @ right.mT
 
     def _by_head(
         self, q: Tensor, k: Tensor, call: Sequences
@@ -146,12 +175,12 @@ class FactoredAttention(Streaming, MixingAttention):
     def _factors_of(self, q: Tensor, k: Tensor, call: Sequences) -> Factors:
         return self._factors(q, k, call.ignore if call.is_self else None, call.ignore)
 
-    def _folds(self, call: Sequences) -> bool:
-        """Whether the folded order is the cheaper one: its products against products and copies."""
+    def _folds(self, positions: int) -> bool:
+        """Whether the folded order is the cheaper one, for so many positions of queries and keys:
+        its products against products and copies."""
         wide, plain = self.num_heads * self._width, self.embed_dim + self._width + _COPY
         if torch.compiler.is_compiling():  # a graph for any length: as for long sequences
             return wide < plain
-        positions = call.x.shape[1] + call.y.shape[1]
         return wide * (positions + 2 * self.head_dim) < plain * positions
 
     def _folded(self, call: Sequences, values: Tensor) -> Tensor:
@@ -177,6 +206,11 @@ class FactoredAttention(Streaming, MixingAttention):
         if self.out_proj.bias is None:
             return rows @ out
         return torch.baddbmm(self.out_proj.bias.expand(len(rows), 1, d), rows, out)
+
+
+def count(seen: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+    """The valid positions after v (B, h, N, c), of which some are ignored: (B,)."""
+    return seen + (v.shape[2] if ignore is None else (~ignore).sum(-1))
 
 
 def inner_products(rows: Tensor, vectors: Tensor) -> Tensor:
@@ -209,8 +243,3 @@ def inverse(sums: Tensor) -> Tensor:
 
 def _scaled(rows: Tensor, scale: Tensor | None) -> Tensor:
     return rows if scale is None else rows * scale.unsqueeze(-1)
-
-
-def _without_silent(left: Tensor, call: Sequences) -> Tensor:
-    silent = silent_queries(call)
-    return left if silent is None else left.masked_fill(silent[:, None, :, None], 0.0)

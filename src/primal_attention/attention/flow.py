@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
+from ..kernels.ordering import positions
 from ..kernels.scan import Sums, causal_scan
-from .factored import FactoredAttention, Factors, inner_products, inverse, weighted_sums
-from .linear import count
+from .cost import Terms
+from .factored import FactoredAttention, Factors, count, inner_products, inverse, weighted_sums
+from .projected import hide
 from .registry import register
+
+__all__ = ["FlowAttention", "FlowState"]
 
 
 class FlowState(NamedTuple):
@@ -30,10 +33,6 @@ class FlowState(NamedTuple):
     "flow",
     paper="Wu et al.: Flowformer: Linearizing Transformers with Conservation Flows, ICML 2022",
     cost="O(N)",
-    causal=True,
-    cross=True,
-    streaming=True,
-    any_length=True,
 )
 class FlowAttention(FactoredAttention):
     """Flow attention. Keys are sources, queries are sinks, <phi(q_i), phi(k_j)> with phi = sigmoid
@@ -55,9 +54,11 @@ class FlowAttention(FactoredAttention):
     positive, so there is nothing to guard here.
     """
 
-    @property
-    def _width(self) -> int:
-        return self.head_dim
+    _sums = 7
+
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        terms = super().cost(length, batch)
+        return terms._replace(kept=terms.kept + batch * 2 * length * self.embed_dim)
 
     def _factors(
         self, q: Tensor, k: Tensor, hidden_queries: Tensor | None, hidden_keys: Tensor | None
@@ -81,10 +82,8 @@ class FlowAttention(FactoredAttention):
         return Factors(q, right, weighted_sums(k, competition), scale)
 
     def _start(self, batch: int, width: int) -> FlowState:
-        weight, h, p = self.in_proj_weight, self.num_heads, self.head_dim
-        sums = Sums.zero(weight, (batch, h, p, width))
+        sums, seen = super()._start(batch, width)
         nothing = sums.keys  # never changed in place
-        seen = torch.zeros(batch, dtype=torch.long, device=weight.device)
         return FlowState(nothing, nothing, nothing, nothing, nothing[..., 0], sums, seen)
 
     def _advance(
@@ -92,12 +91,9 @@ class FlowAttention(FactoredAttention):
     ) -> tuple[Tensor, FlowState]:
         dtype, wide = v.dtype, state.keys.dtype
         q, k = q.to(wide).sigmoid(), k.to(wide).sigmoid()
-        if ignore is None:
-            steps = torch.arange(1, q.shape[2] + 1, device=q.device)
-        else:
-            steps = (~ignore).cumsum(1)
-            q, k = (t.masked_fill(ignore[:, None, :, None], 0.0) for t in (q, k))
-        n = (state.seen.unsqueeze(-1) + steps).clamp(min=1).to(wide).unsqueeze(1)  # (B, 1, N)
+        q, k = hide(q, ignore), hide(k, ignore)
+        n = state.seen.unsqueeze(-1) + positions(q.transpose(1, 2), ignore)
+        n = n.clamp(min=1).to(wide).unsqueeze(1)  # (B, 1, N)
         keys, queries = _running(k, state.keys), _running(q, state.queries)
         into = inverse((q * keys).sum(-1))  # 1 / I (B, h, N)
         out_of = inverse((k * queries).sum(-1))

@@ -48,6 +48,23 @@ class Landmarks:
         landmarks: Tensor = means.unflatten(-1, (heads, rows.shape[3])).transpose(1, 2)
         return landmarks
 
+    def identity_where_empty(self, matrix: Tensor) -> Tensor:
+        """matrix (B, h, m, m) with the identity for empty landmarks: nobody sees them, and they
+        leave the norms of the rest alone."""
+        if self.empty is None:
+            return matrix
+        empty = self.empty[:, None, :, None]
+        one = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+        return torch.where(empty | empty.mT, one, matrix)
+
+    def own_where_single(self, v: Tensor, values: Tensor) -> Tensor:
+        """The values (B, h, m, c) of the landmarks, or where each valid position is one, its own of
+        v (B, h, N, c): exact, without the error of an iteration."""
+        if self.single is None:
+            return values
+        single = self.single[:, None, None, None]
+        return torch.where(single, self.means(v).to(values.dtype), values)
+
     def _plain_means(self, rows: Tensor) -> Tensor:
         if self.all_single:
             return rows

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..kernels.scan import Sums, causal_scan
-from .factored import FactoredAttention, Factors, inner_products, inverse
+from .factored import FactoredAttention, Factors, LinearState, inner_products, inverse
 from .registry import register
 
-
-class LinearState(NamedTuple):
-    """sums: of features and values so far; seen: (B,), valid positions so far."""
-
-    sums: Sums
-    seen: Tensor
+__all__ = ["LinearAttention", "LinearState"]
 
 
-@register(
-    "linear",
-    paper="Katharopoulos et al.: Transformers are RNNs, ICML 2020",
-    cost="O(N)",
-    causal=True,
-    cross=True,
-    streaming=True,
-    any_length=True,
-)
+@register("linear", paper="Katharopoulos et al.: Transformers are RNNs, ICML 2020", cost="O(N)")
 class LinearAttention(FactoredAttention):
     """Linear attention. Per head, with phi(x) = elu(x) + 1 elementwise,
 
@@ -37,10 +23,6 @@ class LinearAttention(FactoredAttention):
     where the sums run over all valid keys, or over those up to i with causal=True. The published
     code adds 1e-6 to the row sums; features are positive, so there is nothing to guard here.
     """
-
-    @property
-    def _width(self) -> int:
-        return self.head_dim
 
     def _factors(
         self, q: Tensor, k: Tensor, hidden_queries: Tensor | None, hidden_keys: Tensor | None
@@ -51,24 +33,13 @@ class LinearAttention(FactoredAttention):
         total = right.sum(1)
         return Factors(left, right, total, inverse(inner_products(left, total)))
 
-    def _start(self, batch: int, width: int) -> LinearState:
-        weight = self.in_proj_weight
-        sums = Sums.zero(weight, (batch, self.num_heads, self._width, width))
-        return LinearState(sums, torch.zeros(batch, dtype=torch.long, device=weight.device))
-
     def _advance(
         self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None, state: LinearState
     ) -> tuple[Tensor, LinearState]:
         q, k = _features(q), _features(k)
         if ignore is not None:
             k = k.masked_fill(ignore[:, None, :, None], 0.0)
-        heads, rows, sums = causal_scan(q, k, v, state.sums)
-        return heads * inverse(rows).unsqueeze(-1), LinearState(sums, count(state.seen, v, ignore))
-
-
-def count(seen: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
-    """The valid positions after v (B, h, N, c), of which some are ignored: (B,)."""
-    return seen + (v.shape[2] if ignore is None else (~ignore).sum(-1))
+        return state.scan(q, k, v, ignore)
 
 
 def _features(x: Tensor) -> Tensor:

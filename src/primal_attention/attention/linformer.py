@@ -9,19 +9,18 @@ from torch.nn import functional as F
 from ..kernels.dropped_softmax import softmax_attention
 from ..kernels.ordering import permute, valid_first
 from .base import check_positive
+from .cost import Terms
 from .inputs import Sequences
-from .projected import MixingAttention, silent_queries, sources
+from .projected import MixingAttention, silence, sources
 from .registry import register
+
+__all__ = ["LinformerAttention"]
 
 
 @register(
     "linformer",
     paper="Wang et al.: Linformer: Self-Attention with Linear Complexity, 2020",
     cost="O(N k)",
-    causal=False,
-    cross=True,
-    streaming=False,
-    any_length=False,
 )
 class LinformerAttention(MixingAttention):
     """Linformer's attention. Learned matrices E and F (k, max_length) mix the M keys and the M
@@ -29,9 +28,8 @@ class LinformerAttention(MixingAttention):
 
         P = softmax(q (E k)^T / sqrt(p))  (N, k)        o = P (F v)        K = P F  (N, M)
 
-    Dropout acts on P. `share_kv` uses E for the values too; `projection=None` stands for
-    k = min(256, max_length). Identities as E and F, with M = max_length, give softmax attention.
-    E and F act on the inputs before W_k and W_v do, which is the same and cheaper.
+    Identities as E and F, with M = max_length, give softmax attention. E and F act on the inputs
+    before W_k and W_v do, which is the same and cheaper.
 
     The columns of E and F act on valid positions only: the j-th valid position meets column j,
     wherever the ignored ones stand, as if the sequence were alone, and max_length counts valid
@@ -39,6 +37,12 @@ class LinformerAttention(MixingAttention):
     code, which multiplies padding by zero.
     E and F start normal with variance 1 / max_length, which keeps the scale of the keys at the full
     length; the paper's 1 / k, meant for a fixed random projection, would make them larger.
+
+    Args:
+        max_length: number of columns of E and F: of valid positions that a sequence may have.
+        projection: k, number of rows of E and F; None takes min(256, max_length).
+        share_kv: E serves the values too, as F.
+        dropout: probability that an entry of P is dropped in training.
     """
 
     def __init__(
@@ -75,6 +79,12 @@ class LinformerAttention(MixingAttention):
 
     def _reset_length_proj(self) -> None:
         nn.init.normal_(self.length_proj, std=self.max_length**-0.5)
+
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        rows, d, k = batch * length, self.embed_dim, self.projection
+        flops = rows * (4 * d**2 + 4 * k * d)  # W_q and W_o, softmax
+        flops += 2 * k * d * (rows * len(self.length_proj) + batch * 2 * d)  # E and F, W_k and W_v
+        return Terms(flops, rows * 3 * d + batch * 6 * k * d, rows * 4 * d + batch * 4 * k * d)
 
     def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q (B, h, N, p), and E k and F v (B, h, k, p)."""
@@ -134,15 +144,8 @@ class LinformerAttention(MixingAttention):
             return attended @ columns
         _, place = valid_first(call.ignore)
         columns = columns[:, place.clamp(max=length - 1)].transpose(0, 1)  # (B, k, M)
-        weights = attended @ columns.masked_fill(call.ignore.unsqueeze(1), 0.0).unsqueeze(1)
-        silent = silent_queries(call)
-        return weights if silent is None else weights.masked_fill(silent[:, None, :, None], 0.0)
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.embed_dim}, {self.num_heads}, max_length={self.max_length}, "
-            f"projection={self.projection}, share_kv={self.share_kv}, dropout={self.dropout}"
-        )
+        columns = columns.masked_fill(call.ignore.unsqueeze(1), 0.0)
+        return silence(attended @ columns.unsqueeze(1), call)
 
 
 def _apply(matrix: Tensor, rows: Tensor) -> Tensor:

@@ -6,10 +6,14 @@ import torch
 from torch import Tensor
 
 from ..kernels.dropped_softmax import softmax_attention
-from ..kernels.ordering import valid_first
+from ..kernels.ordering import permute, valid_first
 from .base import check_positive
+from .cost import Terms
+from .masks import visible_keys
 from .projected import MixingAttention
 from .registry import register
+
+__all__ = ["LongformerAttention"]
 
 BLOCK = 32  # least number of queries that share a block of keys
 
@@ -18,10 +22,6 @@ BLOCK = 32  # least number of queries that share a block of keys
     "longformer",
     paper="Beltagy, Peters, Cohan: Longformer, the Long-Document Transformer, arXiv 2020",
     cost="O(N w)",
-    causal=True,
-    cross=False,
-    streaming=False,
-    any_length=True,
 )
 class LongformerAttention(MixingAttention):
     """Softmax over a sliding window and a few global positions. Per head, for the positions of a
@@ -40,7 +40,11 @@ class LongformerAttention(MixingAttention):
     The published code differs in two points: there the window hangs over the ends of the sequence,
     and global attention has query, key and value projections of its own. Here both kinds share
     them: the parameters are those of nn.MultiheadAttention, and so a long window is exactly
-    softmax. Dropout acts on K.
+    softmax.
+
+    Args:
+        window: w, number of positions that a position sees.
+        global_tokens: g, number of first positions that see all and are seen by all.
     """
 
     has_cross = False
@@ -68,13 +72,25 @@ class LongformerAttention(MixingAttention):
         )  # fmt: skip
         self.window, self.global_tokens = int(window), int(global_tokens)
 
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        tokens, block, d = min(self.global_tokens, length), self._block(length), self.embed_dim
+        keys = min(block - 1 + self.window, length) + tokens
+        queries = -(-length // block) * block
+        flops, kept, working = self._projection_cost(batch * length)
+        flops += batch * 4 * d * (queries * keys + tokens * length)
+        gathered = batch * 2 * d * (queries // block * keys + queries)
+        return Terms(flops, kept + gathered, working + gathered)
+
+    def _block(self, length: int) -> int:
+        return min(max(self.window // 2, BLOCK), length)
+
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         length = q.shape[2]
         if ignore is None:
             order = torch.arange(length, device=q.device).unsqueeze(0)  # (1, N)
             count = order.new_full((1, 1, 1), length)
         else:
-            order, _ = valid_first(ignore)
+            order, place = valid_first(ignore)
             count = (~ignore).sum(1).clamp(min=1)[:, None, None]  # (B, 1, 1)
         queries, keys, visible = self._blocks(length, count)
         keys = _at(order, keys)
@@ -85,21 +101,17 @@ class LongformerAttention(MixingAttention):
         out: Tensor = mixed.transpose(1, 2).unflatten(0, (q.shape[0], keys.shape[1])).flatten(1, 2)
         if self.global_tokens and not self.causal:
             chosen = order[:, : self.global_tokens]
-            seen = None if ignore is None else ~ignore | ignore.all(1, keepdim=True)
-            seen = None if seen is None else seen[:, None, None, :]
-            above = self._softmax(_take(q, chosen.unsqueeze(1)), k, v, seen)  # (B, h, g, c)
+            first = _take(q, chosen.unsqueeze(1))
+            above = self._softmax(first, k, v, visible_keys(ignore))  # (B, h, g, c)
             out = torch.cat([above.transpose(1, 2), out[:, chosen.shape[1] :]], 1)
         out = out.transpose(1, 2)
-        if ignore is None:
-            return out[:, :, :length]
-        rank = (~ignore).cumsum(1).sub(1).clamp(min=0)
-        return _take(out, rank.unsqueeze(1))
+        return out[:, :, :length] if ignore is None else permute(out[:, :, :length], place)
 
     def _blocks(self, length: int, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Ranks among the valid positions, of which there are count (B, 1, 1): of the queries
         (B, blocks, block), of the keys of each block (B, blocks, g + reach), and which of these
         each query sees (B, blocks, block, g + reach)."""
-        block = min(max(self.window // 2, BLOCK), length)
+        block = self._block(length)
         ranks = torch.arange(-(-length // block) * block, device=count.device).view(1, -1, block)
         queries = ranks.minimum(count - 1)
         if self.causal:

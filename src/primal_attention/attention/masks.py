@@ -29,6 +29,15 @@ def padding_mask(mask: Tensor | None, batch: int, length: int, *, batched: bool)
     return mask if batched else mask.unsqueeze(0)
 
 
+def visible_keys(ignore: Tensor | None) -> Tensor | None:
+    """The mask of scores (B, 1, 1, M) that hides ignored keys (B, M), True = visible. Where nothing
+    is visible, all is: a softmax over nothing has no gradient, and its rows are zeroed afterwards.
+    """
+    if ignore is None:
+        return None
+    return (~ignore | ignore.all(-1, keepdim=True))[:, None, None, :]
+
+
 def _expect_all(fine: Tensor, mask: Tensor) -> None:
     expected = "expected only 0 (keep) and -inf (ignore)"
     if not torch.compiler.is_compiling():

@@ -7,10 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .base import Streaming
+from .base import Streaming, check_batch
+from .cost import Terms
 from .inputs import Sequences
 from .projected import MixingAttention, hide
 from .registry import register
+
+__all__ = ["NoneAttention", "NoneState"]
 
 
 class NoneState(NamedTuple):
@@ -23,17 +26,15 @@ class NoneState(NamedTuple):
     "none",
     paper="Tay et al.: Long Range Arena, ICLR 2021 (the benchmark that it is a control for)",
     cost="O(N)",
-    causal=True,
-    cross=False,
-    streaming=True,
-    any_length=True,
 )
 class NoneAttention(Streaming, MixingAttention):
     """o(x_i) = W_o (W_v x_i + b_v) + b_o: the attention matrix is the identity, in every head. What
     a network reaches with it, it reaches without looking at any other position.
 
-    in_proj_weight (d, d) is W_v alone; there are no queries and keys. causal=True changes nothing
-    but what may be asked of the layer: the causal mask, streams.
+    in_proj_weight (d, d) is W_v alone; there are no queries and keys.
+
+    Args:
+        causal: changes nothing but what may be asked of the layer: the causal mask, streams.
     """
 
     has_cross = False
@@ -60,17 +61,15 @@ class NoneAttention(Streaming, MixingAttention):
         self._expect_causal("init_state")
         return NoneState(batch_size)
 
-    def prefill(
-        self, x: Tensor, key_padding_mask: Tensor | None = None, state: NoneState | None = None
+    def _continue(
+        self, call: Sequences, values: Tensor, state: NoneState
     ) -> tuple[Tensor, NoneState]:
-        """A forward over x, and the state as it was."""
-        self._expect_causal("prefill")
-        call, values = self._arrange(x, None, None, key_padding_mask)
-        batch = call.x.shape[0]
-        state = NoneState(batch) if state is None else state
-        if state.batch_size != batch:
-            raise ValueError(f"the state has batch size {state.batch_size}; expected {batch}")
-        return call.restore(self._attend(call, values)), state
+        check_batch(state.batch_size, call.x.shape[0])
+        return self._attend(call, values), state
+
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        rows, d = batch * length, self.embed_dim
+        return Terms(rows * 4 * d**2, rows * 2 * d, rows * 3 * d)
 
     def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Values (B, h, N, p), which stand for queries and keys too: nobody looks at those."""

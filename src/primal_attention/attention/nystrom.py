@@ -11,10 +11,16 @@ from torch.nn import functional as F
 from ..kernels.ordering import permute, valid_first
 from ..theory.precision import widen, without_autocast
 from .base import check_positive
+from .cost import Terms
 from .landmarks import Landmarks
-from .projected import MixingAttention
+from .masks import visible_keys
+from .projected import MixingAttention, hide
 from .pseudo_inverse import third_order
 from .registry import register
+
+__all__ = ["NystromAttention"]
+
+BLOCK = 64  # rows of a product in the convolution
 
 
 @register(
@@ -22,10 +28,6 @@ from .registry import register
     paper="Xiong et al.: Nystromformer: A Nystrom-Based Algorithm for Approximating "
     "Self-Attention, AAAI 2021",
     cost="O(N m)",
-    causal=False,
-    cross=False,
-    streaming=False,
-    any_length=True,
 )
 class NystromAttention(MixingAttention):
     """Nystromformer's attention. With m landmarks, the means q~, k~ (m, p) of consecutive runs of
@@ -33,15 +35,20 @@ class NystromAttention(MixingAttention):
 
         K = S(q, k~) S(q~, k~)^+ S(q~, k)        o_i = sum_j K_ij v_j + sum_t c_t v_(i + t)
 
-    where ^+ is an iterative pseudo-inverse and c a learned kernel over `residual_width` neighbours,
-    one for each head (`residual_width=None`: without). The matrix given with need_weights contains
-    the residual. Self-attention only: the residual adds values to the queries at their places.
+    where ^+ is an iterative pseudo-inverse and c (h, residual_width) a learned kernel over
+    neighbours. The matrix given with need_weights contains the residual. Self-attention only: the
+    residual adds values to the queries at their places.
 
     Unlike the published code: runs are taken along the valid positions and differ by one in length
     where m does not divide their number; so are neighbours, so padding changes nothing wherever it
     stands. A sequence of at most m valid positions gets the softmax itself, which the formula gives
     up to the error of the iteration. The pseudo-inverse starts from the norms of each matrix, not
     of the batch.
+
+    Args:
+        landmarks: m, number of landmarks.
+        iterations: number of steps of the pseudo-inverse.
+        residual_width: number of neighbours in the residual, odd; None leaves the residual out.
     """
 
     has_cross = False
@@ -64,6 +71,7 @@ class NystromAttention(MixingAttention):
         )
         check_positive(landmarks=landmarks, iterations=iterations)
         self.landmarks, self.iterations = landmarks, iterations
+        self.residual_width = residual_width
         self.residual: nn.Parameter | None = None
         if residual_width is not None:
             check_positive(residual_width=residual_width)
@@ -84,50 +92,43 @@ class NystromAttention(MixingAttention):
             bound = 1.0 / math.sqrt(self.residual.shape[1])
             nn.init.uniform_(self.residual, -bound, bound)
 
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        m, steps, d, h = self.landmarks, self.iterations, self.embed_dim, self.num_heads
+        flops, kept, working = self._projection_cost(batch * length)
+        if m >= length:  # every position is a landmark: softmax itself
+            m, steps, flops = 0, 0, flops + batch * 4 * length**2 * d
+        flops += batch * (8 * length * m * d + 4 * m**2 * d + 8 * steps * h * m**3)
+        if self.residual is not None:
+            width = self.residual.shape[1]
+            flops += batch * 2 * (-(-length // BLOCK) * BLOCK) * (BLOCK - 1 + width) * d
+        inverse = batch * 8 * steps * h * m**2
+        return Terms(flops, kept + inverse + batch * 2 * length * d, working + inverse)
+
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         landmarks = Landmarks(self.landmarks, k.shape[2], ignore, k.device)
-        keys = _visible(ignore)
+        keys = visible_keys(ignore)
         if landmarks.all_single:
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=keys)
         else:
             q_mean, k_mean = landmarks.means(q), landmarks.means(k)  # (B, h, m, p)
             seen = F.scaled_dot_product_attention(q_mean, k, v, attn_mask=keys)  # (B, h, m, c)
             with without_autocast(q.device):
-                inverse = self._inverse(widen(q_mean), widen(k_mean), landmarks.empty)
+                inverse = self._inverse(widen(q_mean), widen(k_mean), landmarks)
                 values = (inverse @ widen(seen)).to(seen.dtype)
-            if landmarks.single is not None:
-                single = landmarks.single[:, None, None, None]
-                values = torch.where(single, landmarks.means(v).to(values.dtype), values)
+            values = landmarks.own_where_single(v, values)
             out = F.scaled_dot_product_attention(
-                q, k_mean, values, attn_mask=_visible(landmarks.empty)
+                q, k_mean, values, attn_mask=visible_keys(landmarks.empty)
             )
         return out if self.residual is None else out + convolve(v, self.residual, ignore)
 
-    def _inverse(self, q_mean: Tensor, k_mean: Tensor, empty: Tensor | None) -> Tensor:
-        """S(q~, k~)^+ (B, h, m, m); where landmarks are empty, the identity stands for them, which
-        nobody sees and which leaves the norms of the rest alone."""
+    def _inverse(self, q_mean: Tensor, k_mean: Tensor, landmarks: Landmarks) -> Tensor:
+        """S(q~, k~)^+ (B, h, m, m)."""
         scores = (q_mean * q_mean.shape[-1] ** -0.5) @ k_mean.mT
-        if empty is None:
-            return third_order(scores.softmax(-1), self.iterations)
-        nobody = empty[:, None, :, None]
-        scores = scores.masked_fill(empty[:, None, None, :], -torch.inf).masked_fill(nobody, 0.0)
-        one = torch.eye(scores.shape[-1], dtype=scores.dtype, device=scores.device)
-        return third_order(torch.where(nobody, one, scores.softmax(-1)), self.iterations)
-
-    def extra_repr(self) -> str:
-        width = None if self.residual is None else self.residual.shape[1]
-        return (
-            f"{self.embed_dim}, {self.num_heads}, landmarks={self.landmarks}, "
-            f"iterations={self.iterations}, residual_width={width}"
-        )
-
-
-def _visible(ignore: Tensor | None) -> Tensor | None:
-    """The mask for scores (B, 1, 1, M), True = visible; where nothing is, all is: a softmax over
-    nothing has no gradient, and what comes of it is zeroed afterwards."""
-    if ignore is None:
-        return None
-    return (~ignore | ignore.all(-1, keepdim=True))[:, None, None, :]
+        if landmarks.empty is not None:
+            scores = scores.masked_fill(landmarks.empty[:, None, None, :], -torch.inf)
+            scores = hide(scores, landmarks.empty)
+        inner = landmarks.identity_where_empty(scores.softmax(-1))
+        return third_order(inner, self.iterations)
 
 
 def convolve(v: Tensor, kernel: Tensor, ignore: Tensor | None) -> Tensor:
@@ -135,11 +136,10 @@ def convolve(v: Tensor, kernel: Tensor, ignore: Tensor | None) -> Tensor:
     if ignore is None:
         return _convolve(v, kernel)
     order, place = valid_first(ignore)
-    v = v.masked_fill(ignore[:, None, :, None], 0.0)
-    return permute(_convolve(permute(v, order), kernel), place)
+    return permute(_convolve(permute(hide(v, ignore), order), kernel), place)
 
 
-def _convolve(v: Tensor, kernel: Tensor, block: int = 64) -> Tensor:
+def _convolve(v: Tensor, kernel: Tensor, block: int = BLOCK) -> Tensor:
     """As products of a Toeplitz matrix with blocks of rows and their margins: faster than torch's
     depthwise convolution on a CPU, forward and backward."""
     batch, heads, length, width = v.shape

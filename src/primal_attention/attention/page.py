@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 
 from . import AttentionInfo, attention_info, available_attentions
@@ -22,8 +23,8 @@ alone and padded in a batch, wherever the padding stands. What one cannot do rai
 - **masks**: `padding` is `key_padding_mask`; `pairs` are masks of single pairs, `attn_mask`
 - **causal**: has the option `causal=True`
 - **cross**: keys may be of another sequence than queries
-- **streaming**: a causal layer goes on token by token, `init_state`, `prefill` and `step`
-- **any length**: no maximal length
+- **streaming**: a causal layer continues token by token, `init_state`, `prefill` and `step`
+- **any length**: no maximal length must be given
 """
 
 OPTIONS = """\
@@ -51,14 +52,26 @@ def _table(found: list[AttentionInfo]) -> str:
 
 
 def _section(info: AttentionInfo) -> str:
-    options = [f"`{_option(p)}`" for n, p in info.options.items() if n not in COMMON]
-    listed = ", ".join(options) if options else "none of its own"
-    about = [f"## {info.name}", "", _summary(info), "", f"- class: `{info.build.__name__}`"]
-    return "\n".join([*about, f"- options: {listed}", f"- paper: {info.paper}", ""])
+    about = documented(info.build)
+    facts = [f"- class: `{info.build.__name__}`", f"- paper: {info.paper}"]
+    for name, option in info.options.items():
+        if name not in COMMON:
+            facts.append(f"- `{_option(option)}`: {about.get(name, 'not documented')}")
+    return "\n".join([f"## {info.name}", "", _summary(info), "", *facts, ""])
+
+
+def documented(build: type) -> dict[str, str]:
+    """What the docstrings of a class and its bases say about arguments, under `Args:`."""
+    found = {}
+    for kind in reversed(build.__mro__):
+        _, _, text = inspect.cleandoc(vars(kind).get("__doc__") or "").partition("\nArgs:\n")
+        for name, lines in re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", text, re.MULTILINE):
+            found[name] = " ".join(lines.split())
+    return found
 
 
 def _summary(info: AttentionInfo) -> str:
-    """The first sentence of the mechanism's file."""
+    """The first paragraph of the mechanism's file."""
     text = inspect.getdoc(sys.modules[info.build.__module__]) or ""
     return text.partition("\n\n")[0].replace("\n", " ")
 

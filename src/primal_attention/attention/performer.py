@@ -9,23 +9,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..kernels.scan import Sums, causal_scan
 from ..theory.precision import widen
 from .base import check_positive
-from .factored import FactoredAttention, Factors, inner_products, inverse
+from .cost import Terms
+from .factored import FactoredAttention, Factors, LinearState, inner_products, inverse
 from .inputs import Sequences
-from .linear import LinearState, count
 from .registry import register
+
+__all__ = ["PerformerAttention"]
 
 
 @register(
     "performer",
     paper="Choromanski et al.: Rethinking Attention with Performers, ICLR 2021",
     cost="O(N)",
-    causal=True,
-    cross=True,
-    streaming=True,
-    any_length=True,
 )
 class PerformerAttention(FactoredAttention):
     """Performer attention. Per head of width p, with m random directions w_r in R^p,
@@ -36,18 +33,24 @@ class PerformerAttention(FactoredAttention):
     an unbiased estimate of the kernel of softmax attention with positive terms (lemma 1), which K
     approaches as m grows. The directions are orthogonal in blocks of p, with the lengths of
     Gaussian vectors (section 2.4), shared by the heads, and saved with the layer (`projection`).
-    They are drawn at construction, by `redraw()`, and before every n-th forward in training mode
-    with redraw_every=n; these drawings follow from the layer's state alone (`next_seed`), so that
-    processes which train together keep the same directions.
+    They are drawn at construction and by `redraw()`; with redraw_every the further drawings follow
+    from the layer's state alone (`next_seed`), so that processes which train together keep the same
+    directions.
 
-    features is m, by default p log p. Exponentials are kept in range without changing K: a factor
+    Exponentials are kept in range without changing K: a factor
     of one query cancels in its row, so f(q_i) is a softmax over r; a factor of all keys of a sample
     cancels too, so f(k_j) is divided by its maximum over r and the valid keys j. With causal=True
     that maximum runs over the keys up to i and the sums so far are rescaled whenever it grows,
     so that nothing is known of the future and nothing of the past is lost. The published code adds
     1e-4 to all features instead, which biases K; here a row whose sum underflows is zero.
+
+    Args:
+        features: m, number of random directions; None takes p log p.
+        redraw_every: number of forwards in training mode after which the directions are drawn
+            again; None keeps them.
     """
 
+    _weighted = True
     projection: Tensor
     forwards: Tensor
     next_seed: Tensor
@@ -92,6 +95,8 @@ class PerformerAttention(FactoredAttention):
 
     @torch.no_grad()
     def _draw(self, generator: torch.Generator) -> None:
+        if self.projection.is_meta:  # nothing to fill: reset_parameters draws, after to_empty
+            return
         drawn = orthogonal_gaussian(self.features, self.head_dim, generator)
         # not in place: a graph that waits for its backward pass may hold the old ones
         self.projection = drawn.to(self.projection)
@@ -103,6 +108,11 @@ class PerformerAttention(FactoredAttention):
     @property
     def _width(self) -> int:
         return self.features
+
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        flops, kept, working = super().cost(length, batch)
+        exponents = batch * 2 * length * self.num_heads * self.features
+        return Terms(flops + 2 * exponents * self.head_dim, kept + exponents, working + exponents)
 
     def _attend(self, call: Sequences, values: Tensor) -> Tensor:
         if self.training and self.redraw_every is not None:
@@ -133,11 +143,6 @@ class PerformerAttention(FactoredAttention):
         total = right.sum(1)
         return Factors(left, right, total, inverse(inner_products(left, total)))
 
-    def _start(self, batch: int, width: int) -> LinearState:
-        weight = self.in_proj_weight
-        sums = Sums.zero(weight, (batch, self.num_heads, self._width, width), weighted=True)
-        return LinearState(sums, torch.zeros(batch, dtype=torch.long, device=weight.device))
-
     def _advance(
         self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None, state: LinearState
     ) -> tuple[Tensor, LinearState]:
@@ -146,8 +151,7 @@ class PerformerAttention(FactoredAttention):
         k = logs.sub_((offset + weight).unsqueeze(-1)).exp_()
         if ignore is not None:
             weight = weight.masked_fill(ignore.unsqueeze(1), -torch.inf)
-        heads, rows, sums = causal_scan(q, k, v, state.sums, weight)
-        return heads * inverse(rows).unsqueeze(-1), LinearState(sums, count(state.seen, v, ignore))
+        return state.scan(q, k, v, ignore, weight)
 
     def _query_features(self, q: Tensor) -> Tensor:
         features: Tensor = self._directions(q).softmax(-1)
@@ -159,9 +163,6 @@ class PerformerAttention(FactoredAttention):
 
     def _directions(self, rows: Tensor) -> Tensor:
         return widen(F.linear(rows, self.projection * self.head_dim**-0.25))
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, features={self.features}"
 
 
 def orthogonal_gaussian(rows: int, width: int, generator: torch.Generator | None = None) -> Tensor:

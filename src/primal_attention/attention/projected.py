@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from ..theory.factors import DenseKernel, Kernel
 from .base import Attention
+from .cost import Terms
 from .inputs import Sequences
 from .masks import check_attention_mask
 
@@ -19,7 +20,7 @@ class ProjectedAttention(Attention):
     """The projections of the mechanisms with values: those of nn.MultiheadAttention, under the same
     names. Ignored positions may hold anything, NaN included: their rows are zeroed before."""
 
-    parts: ClassVar[int] = 3  # of in_proj_weight: W_q, W_k, W_v
+    parts: ClassVar[int] = 3  # of in_proj_weight: W_q, W_k, W_v; 2 where keys are the queries
 
     def __init__(
         self,
@@ -60,6 +61,13 @@ class ProjectedAttention(Attention):
         """q (B, h, N, p), k and v (B, h, M, p); one product where the sequences are one."""
         x, y, z = sources(call, values)
         d = self.embed_dim
+        if self.parts == 2:
+            if z is x:
+                q, v = self._linear(x, 0, 2 * d).chunk(2, dim=-1)
+            else:
+                q, v = self._linear(x, 0, d), self._linear(z, d, 2 * d)
+            heads = self._heads(q)
+            return heads, heads, self._heads(v)
         if x is y and z is y:
             q, k, v = self._linear(x, 0, 3 * d).chunk(3, dim=-1)
         elif z is y:
@@ -70,6 +78,12 @@ class ProjectedAttention(Attention):
             k = self._linear(y, d, 2 * d)
             v = self._linear(z, 2 * d, 3 * d)
         return self._heads(q), self._heads(k), self._heads(v)
+
+    def _projection_cost(self, rows: int) -> Terms:
+        """What the projections cost, of so many positions; a normaliser of every head is kept."""
+        d, parts = self.embed_dim, self.parts
+        kept = rows * ((parts + 2) * d + self.num_heads)
+        return Terms(rows * 2 * (parts + 1) * d**2, kept, rows * (parts + 3) * d)
 
     def _linear(self, rows: Tensor, first: int, last: int) -> Tensor:
         bias = None if self.in_proj_bias is None else self.in_proj_bias[first:last]
@@ -147,11 +161,7 @@ class MixingAttention(ProjectedAttention):
             weights = self._mix(q, k, identity, call.ignore)
         finally:
             self.training = training
-        silent = silent_queries(call)
-        return weights if silent is None else weights.masked_fill(silent[:, None, :, None], 0.0)
-
-    def extra_repr(self) -> str:
-        return f"{self.embed_dim}, {self.num_heads}, causal={self.causal}"
+        return silence(weights, call)
 
 
 def sources(call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -162,18 +172,14 @@ def sources(call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def hide(rows: Tensor, ignore: Tensor | None) -> Tensor:
-    """Zero the ignored rows (B, M, d): a NaN times a zero weight would be NaN."""
-    return rows if ignore is None else rows.masked_fill(ignore.unsqueeze(-1), 0.0)
+    """Zero the ignored rows (B, M, c) or (B, h, M, c): a NaN times a zero weight would be NaN."""
+    if ignore is None:
+        return rows
+    return rows.masked_fill((ignore if rows.dim() == 3 else ignore[:, None]).unsqueeze(-1), 0.0)
 
 
 def silence(rows: Tensor, call: Sequences) -> Tensor:
-    """Output rows (B, N, d), zero where the query is ignored or has no key."""
-    silent = silent_queries(call)
-    return rows if silent is None else rows.masked_fill(silent.unsqueeze(-1), 0.0)
-
-
-def silent_queries(call: Sequences) -> Tensor | None:
-    """Queries whose output is zero, (B, N) or (B, 1): ignored ones, and those without any key."""
-    if call.ignore is None:
-        return None
-    return call.ignore if call.is_self else call.ignore.all(-1, keepdim=True)
+    """Rows (B, N, c) or (B, h, N, c), zero where the query is ignored or has no key."""
+    if call.ignore is None or call.is_self:
+        return hide(rows, call.ignore)
+    return hide(rows, call.ignore.all(-1, keepdim=True))

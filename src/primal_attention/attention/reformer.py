@@ -10,9 +10,11 @@ from torch.nn import functional as F
 
 from ..theory.precision import widen
 from .base import check_positive
-from .inputs import Sequences
-from .projected import MixingAttention, sources
+from .cost import Terms
+from .projected import MixingAttention
 from .registry import register
+
+__all__ = ["ReformerAttention"]
 
 BITS = 6  # of a digit of a bucket's number: 64 values, from 32 directions and their opposites
 DIGITS = 3  # 2^18 buckets at most
@@ -32,10 +34,6 @@ class Chunks(NamedTuple):
     "reformer",
     paper="Kitaev, Kaiser, Levskaya: Reformer, the Efficient Transformer, ICLR 2020",
     cost="O(N log N)",
-    causal=True,
-    cross=False,
-    streaming=False,
-    any_length=True,
 )
 class ReformerAttention(MixingAttention):
     """Locality-sensitive hashing attention. Queries and keys are one, up to the length of the keys:
@@ -57,7 +55,12 @@ class ReformerAttention(MixingAttention):
     The published code cuts the sorted sequence into chunks without regard to buckets. Then whom a
     position sees depends on how many later ones have a lower bucket, so a causal layer looks ahead;
     it also draws rotations at every call. More than 64 buckets are numbered by several digits with
-    a rotation each, so hashing costs O(N log N). Dropout acts on the weights of each round.
+    a rotation each, so hashing costs O(N log N).
+
+    Args:
+        hashes: R, number of rounds.
+        bucket_size: number of positions in a chunk.
+        dropout: probability that a weight of a round is dropped in training.
     """
 
     has_cross = False
@@ -97,16 +100,18 @@ class ReformerAttention(MixingAttention):
         """New random rotations."""
         nn.init.normal_(self.rotations)
 
-    def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q twice, and v: W_q and W_v are all there is."""
-        x, _, z = sources(call, values)
-        d = self.embed_dim
-        if z is x:
-            q, v = self._linear(x, 0, 2 * d).chunk(2, dim=-1)
-        else:
-            q, v = self._linear(x, 0, d), self._linear(z, d, 2 * d)
-        heads = self._heads(q)
-        return heads, heads, self._heads(v)
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        rows, size, bits, d = batch * length, self.bucket_size, self._bits(length), self.embed_dim
+        flops = rows * 6 * d**2
+        if bits:
+            columns = -(-bits // BITS) * 2 ** (min(bits, BITS) - 1)
+            flops += rows * 2 * d * self.hashes * columns
+        slots = batch * self.hashes * (length // size + 2**bits) * size
+        flops += slots * 8 * size * d
+        scores = 2 * size * self.num_heads
+        return Terms(
+            flops, rows * 5 * d + slots * (7 * d + scores), rows * 5 * d + slots * (6 * d + scores)
+        )
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         batch, heads, length, width = q.shape

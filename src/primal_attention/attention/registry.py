@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 from torch import nn
@@ -23,32 +24,54 @@ class AttentionInfo:
     build: type[nn.Module]
     paper: str
     cost: str  # time in the length N
-    causal: bool
-    cross: bool
-    streaming: bool
-    any_length: bool
+    causal: bool  # has the option causal=True
+    cross: bool  # keys may be those of another sequence
+    streaming: bool  # has init_state, prefill and step
+    any_length: bool  # no maximal length must be given
     pair_masks: bool = False  # attn_mask may hide or weight single pairs; padding masks all honour
 
-    @property
+    @cached_property
     def options(self) -> dict[str, inspect.Parameter]:
         """The constructor's keyword options with their types and defaults."""
-        parameters = inspect.signature(self.build).parameters
-        return {n: p for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
+        return _options(self.build)
 
 
 _registry: dict[str, AttentionInfo] = {}
 
 
-def register(name: str, **facts: Any) -> Callable[[T], T]:
-    """Class decorator: make an attention available under a name."""
+def register(name: str, *, paper: str, cost: str, **facts: bool) -> Callable[[T], T]:
+    """Class decorator: make an attention available under a name.
+
+    `cost` is the growth of time with the length, such as "O(N)". The other facts follow from the
+    class; one that is no `Attention` may give those that do not, `cross=True` or `pair_masks=True`.
+    """
 
     def add(build: T) -> T:
         if name in _registry:
             raise ValueError(f"attention {name!r} is registered twice")
-        _registry[name] = AttentionInfo(name=name, build=build, **facts)
+        known = _facts(build) | facts
+        _registry[name] = AttentionInfo(name=name, build=build, paper=paper, cost=cost, **known)
         return build
 
     return add
+
+
+def _options(build: type[nn.Module]) -> dict[str, inspect.Parameter]:
+    parameters = inspect.signature(build).parameters
+    return {n: p for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
+
+
+def _facts(build: type[nn.Module]) -> dict[str, bool]:
+    """What the class itself says about the mechanism."""
+    options = _options(build)
+    longest = options.get("max_length")
+    return {
+        "causal": "causal" in options,
+        "cross": getattr(build, "has_cross", False),
+        "streaming": all(hasattr(build, name) for name in ("init_state", "prefill", "step")),
+        "any_length": longest is None or longest.default is not longest.empty,
+        "pair_masks": getattr(build, "has_pair_masks", False),
+    }
 
 
 def available_attentions() -> tuple[str, ...]:

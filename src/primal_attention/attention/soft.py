@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..theory.precision import widen, without_autocast
 from .base import check_positive
-from .inputs import Sequences
+from .cost import Terms
 from .landmarks import Landmarks
 from .projected import MixingAttention, hide
 from .pseudo_inverse import newton
 from .registry import register
+
+__all__ = ["SoftAttention"]
 
 
 @register(
     "soft",
     paper="Lu et al.: SOFT: Softmax-free Transformer with Linear Complexity, NeurIPS 2021",
     cost="O(N m)",
-    causal=False,
-    cross=False,
-    streaming=False,
-    any_length=True,
 )
 class SoftAttention(MixingAttention):
     """SOFT's attention. Queries are keys (one projection), the kernel is Gaussian,
@@ -38,9 +36,14 @@ class SoftAttention(MixingAttention):
     nothing wherever it stands. A sequence of at most m valid positions gets K = G(q, q), which the
     formula gives up to the error of the iteration. Newton's iteration starts from the norms of each
     matrix, where convergence is certain, and needs no search for a smaller step.
+
+    Args:
+        landmarks: m, number of landmarks.
+        iterations: number of steps of Newton's iteration.
     """
 
     has_cross = False
+    parts = 2  # W_q and W_v
 
     def __init__(
         self,
@@ -59,24 +62,20 @@ class SoftAttention(MixingAttention):
         )
         check_positive(landmarks=landmarks, iterations=iterations)
         self.landmarks, self.iterations = landmarks, iterations
-        # the base made room for W_k too
-        self.in_proj_weight = nn.Parameter(self.in_proj_weight.detach()[embed_dim:].clone())
-        if self.in_proj_bias is not None:
-            self.in_proj_bias = nn.Parameter(self.in_proj_bias.detach()[embed_dim:].clone())
-        self.reset_parameters()
 
-    def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, d = hide(call.x, call.ignore), self.embed_dim
-        if values is call.x:
-            q, v = self._linear(x, 0, 2 * d).chunk(2, dim=-1)
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        m, steps, d, h = self.landmarks, self.iterations, self.embed_dim, self.num_heads
+        rows = batch * length
+        flops = rows * 6 * d**2
+        if m >= length:  # every position is a landmark: the kernel itself
+            m, steps, flops = length, 0, flops + rows * 4 * length * d
         else:
-            q, v = self._linear(x, 0, d), self._linear(hide(values, call.ignore), d, 2 * d)
-        heads = self._heads(q)
-        return heads, heads, self._heads(v)
+            flops += rows * 6 * m * d + batch * (4 * m**2 * d + 4 * steps * h * m**3)
+        near, inverse = rows * h * m, batch * 3 * steps * h * m**2
+        return Terms(flops, rows * 4 * d + 3 * near // 2 + inverse, rows * 5 * d + near)
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
-        if ignore is not None:
-            v = v.masked_fill(ignore[:, None, :, None], 0.0)
+        v = hide(v, ignore)
         with without_autocast(q.device):
             return self._through_landmarks(widen(q), widen(v), ignore).to(v.dtype)
 
@@ -86,25 +85,10 @@ class SoftAttention(MixingAttention):
             return gaussian(q, q) @ v
         means = landmarks.means(q)  # (B, h, m, p)
         near = gaussian(q, means)  # (B, h, N, m)
-        inner = gaussian(means, means)  # (B, h, m, m)
-        seen = near.mT @ v  # (B, h, m, c)
-        if landmarks.empty is not None:
-            # the identity stands for empty landmarks: it leaves the norms of the rest alone
-            nobody = landmarks.empty[:, None, :, None]
-            one = torch.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device)
-            inner = torch.where(nobody | nobody.mT, one, inner)
-            seen = seen.masked_fill(nobody, 0.0)
+        inner = landmarks.identity_where_empty(gaussian(means, means))  # (B, h, m, m)
+        seen = hide(near.mT @ v, landmarks.empty)  # (B, h, m, c)
         values = newton(inner, self.iterations) @ seen
-        if landmarks.single is not None:
-            single = landmarks.single[:, None, None, None]
-            values = torch.where(single, landmarks.means(v), values)
-        return near @ values
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.embed_dim}, {self.num_heads}, landmarks={self.landmarks}, "
-            f"iterations={self.iterations}"
-        )
+        return near @ landmarks.own_where_single(v, values)
 
 
 def gaussian(a: Tensor, b: Tensor) -> Tensor:

@@ -10,10 +10,13 @@ from torch.nn import functional as F
 
 from ..kernels.dropped_softmax import softmax_attention
 from ..theory.factors import DenseKernel
-from .base import Streaming
+from .base import Streaming, check_batch
+from .cost import Terms
 from .inputs import Sequences
 from .projected import ProjectedAttention
 from .registry import register
+
+__all__ = ["SoftmaxAttention", "SoftmaxState"]
 
 
 class SoftmaxState(NamedTuple):
@@ -27,10 +30,6 @@ class SoftmaxState(NamedTuple):
     @property
     def length(self) -> int:
         return self.keys.shape[2]
-
-    def check_batch(self, batch: int) -> None:
-        if self.keys.shape[0] != batch:
-            raise ValueError(f"the state has batch size {self.keys.shape[0]}; expected {batch}")
 
 
 class Visibility(NamedTuple):
@@ -47,28 +46,21 @@ class Visibility(NamedTuple):
     triangle: bool = False
 
 
-@register(
-    "softmax",
-    paper="Vaswani et al.: Attention Is All You Need, NeurIPS 2017",
-    cost="O(N^2)",
-    causal=True,
-    cross=True,
-    streaming=True,
-    any_length=True,
-    pair_masks=True,
-)
+@register("softmax", paper="Vaswani et al.: Attention Is All You Need, NeurIPS 2017", cost="O(N^2)")
 class SoftmaxAttention(Streaming, ProjectedAttention):
     """Scaled dot-product attention. Per head (width p = embed_dim / num_heads),
 
         K_ij = softmax_j(<q(x_i), k(y_j)> / sqrt(p))    o(x_i) = sum_j K_ij v(y_j)
 
     then heads are concatenated and projected. The parameters are those of nn.MultiheadAttention,
-    under the same names, so a state_dict of one loads into the other. Dropout acts on K.
+    under the same names, so a state_dict of one loads into the other.
 
     Unlike nn.MultiheadAttention: a query that sees no key gives a zero row, not NaN; in
     self-attention ignored positions give zero rows; and what stands in an ignored position, be it
     NaN, reaches neither the output nor a gradient.
     """
+
+    has_pair_masks = True
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -112,26 +104,18 @@ class SoftmaxAttention(Streaming, ProjectedAttention):
         nothing = self.in_proj_weight.new_zeros(batch_size, self.num_heads, 0, self.head_dim)
         return SoftmaxState(nothing, nothing, None)
 
-    def prefill(
-        self,
-        x: Tensor,
-        key_padding_mask: Tensor | None = None,
-        state: SoftmaxState | None = None,
+    def _continue(
+        self, call: Sequences, values: Tensor, state: SoftmaxState
     ) -> tuple[Tensor, SoftmaxState]:
-        """A causal forward over x that goes on from a state and returns the state after it."""
-        self._expect_causal("prefill")
-        call, values = self._arrange(x, None, None, key_padding_mask)
-        before = self.init_state(call.x.shape[0]) if state is None else state
-        before.check_batch(call.x.shape[0])
+        check_batch(len(state.keys), call.x.shape[0])
         q, k, v = self._project(call, values)
         after = SoftmaxState(
-            torch.cat([before.keys.to(k.dtype), k], 2),
-            torch.cat([before.values.to(v.dtype), v], 2),
-            _join(before, call),
+            torch.cat([state.keys.to(k.dtype), k], 2),
+            torch.cat([state.values.to(v.dtype), v], 2),
+            _join(state, call),
         )
-        seen = _visibility(q, after.keys, after.ignore, None, True, past=before.length)
-        out = self._attend(q, after.keys, after.values, seen, call.ignore)
-        return call.restore(out), after
+        seen = _visibility(q, after.keys, after.ignore, None, True, past=state.length)
+        return self._attend(q, after.keys, after.values, seen, call.ignore), after
 
     def factors(
         self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
@@ -141,6 +125,14 @@ class SoftmaxAttention(Streaming, ProjectedAttention):
         q, k, _ = self._project(call, values)
         seen = _visibility(q, k, call.ignore, None, self.causal, form=True)
         return DenseKernel(_weights(q, k, seen, call.ignore if call.is_self else None))
+
+    def cost(self, length: int, batch: int = 1, *, matrix: bool = False) -> Terms:
+        """What one call costs. Fused kernels do not form the N x N matrix; `matrix` is the case
+        that does (masks of pairs, weights asked for, attention written out)."""
+        _, kept, working = self._projection_cost(batch * length)
+        formed = 2 * batch * self.num_heads * length**2 if matrix else 0
+        flops = batch * softmax_flops(length, self.embed_dim, self.embed_dim)
+        return Terms(flops, kept + formed, working + formed)
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -170,8 +162,11 @@ class SoftmaxAttention(Streaming, ProjectedAttention):
             out = out.masked_fill(ignored_queries.unsqueeze(-1), 0.0)
         return out
 
-    def extra_repr(self) -> str:
-        return f"{self.embed_dim}, {self.num_heads}, causal={self.causal}, dropout={self.dropout}"
+
+def softmax_flops(length: int, width: int, inner: int, groups: int = 1) -> int:
+    """The products of one sequence: projections between `width` and the `inner` width of all heads,
+    where `groups` query heads share a key head, then Q K^T and P V between all pairs."""
+    return 4 * length * (inner * (width + length) + inner // groups * width)
 
 
 def _attention_mask(attn_mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:

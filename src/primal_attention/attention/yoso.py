@@ -11,9 +11,14 @@ from torch.nn import functional as F
 
 from ..theory.precision import widen, without_autocast
 from .base import check_positive
+from .cost import Terms
 from .inputs import Sequences
-from .projected import MixingAttention
+from .projected import MixingAttention, hide
 from .registry import register
+
+__all__ = ["YosoAttention"]
+
+BLOCK = 2**20  # entries of K that are formed at a time
 
 
 @register(
@@ -21,10 +26,6 @@ from .registry import register
     paper="Zeng et al.: You Only Sample (Almost) Once: Linear Cost Self-Attention Via Bernoulli "
     "Sampling, ICML 2021",
     cost="O(N^2)",
-    causal=False,
-    cross=True,
-    streaming=False,
-    any_length=True,
 )
 class YosoAttention(MixingAttention):
     """YOSO-E, the expectation form of YOSO. Queries and keys are brought to unit length; two of
@@ -39,6 +40,9 @@ class YosoAttention(MixingAttention):
     tau (1 - arccos(x) / pi)^(tau - 1) / (pi sqrt(1 - x^2)) by its bound tau / 2 K_ij from below,
     which sampling needs. Exact expectation costs O(N^2) time; memory is O(N), since K is formed in
     blocks of rows and again in the backward pass.
+
+    Args:
+        tau: number of hyperplanes of a hash.
     """
 
     def __init__(
@@ -58,9 +62,15 @@ class YosoAttention(MixingAttention):
         check_positive(tau=tau)
         self.tau = tau
 
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        flops, kept, working = self._projection_cost(batch * length)
+        flops += batch * 4 * length**2 * self.embed_dim
+        column = batch * self.num_heads * length
+        block = min(column * length, max(BLOCK, 32 * column))
+        return Terms(flops, kept + batch * 3 * length * self.embed_dim, working + 4 * block)
+
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
-        if ignore is not None:
-            v = v.masked_fill(ignore[:, None, :, None], 0.0)
+        v = hide(v, ignore)
         with without_autocast(q.device):
             unit_q, unit_k = (F.normalize(widen(rows), dim=-1) for rows in (q, k))
             if torch.compiler.is_exporting():  # the number of blocks would fix the length
@@ -72,9 +82,6 @@ class YosoAttention(MixingAttention):
     def _output(self, heads: Tensor, call: Sequences) -> Tensor:
         unit = F.normalize(widen(heads), dim=-1).to(heads.dtype)  # 1e-12 is 0 in float16
         return super()._output(unit, call)
-
-    def extra_repr(self) -> str:
-        return f"{self.embed_dim}, {self.num_heads}, tau={self.tau}"
 
 
 class _Collisions(torch.autograd.Function):
@@ -129,6 +136,6 @@ def _power(base: Tensor, exponent: int) -> Tensor:
     return result
 
 
-def _block(q: Tensor, k: Tensor, entries: int = 2**20) -> int:
+def _block(q: Tensor, k: Tensor) -> int:
     """Rows of a block whose matrix stays near the caches."""
-    return max(32, entries // max(1, q.shape[0] * q.shape[1] * k.shape[2]))
+    return max(32, BLOCK // max(1, q.shape[0] * q.shape[1] * k.shape[2]))

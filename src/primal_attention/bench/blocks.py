@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..attention import SoftmaxAttention
+from ..attention.softmax import SoftmaxAttention
 
 
 class Floor(nn.Module):

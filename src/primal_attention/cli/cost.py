@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ..names import unknown
 from .settings import UsageError
 
 MEASURED = "256,512,1k,2k,4k"
@@ -70,7 +69,8 @@ def predict(
 ) -> dict[str, Any]:
     """What the command prints: every kind of attention with its costs, crossing and longest
     sequence."""
-    from ..analysis.cost import crossing, largest_length, layer_cost
+    from ..analysis.cost import costed_attentions, crossing, largest_length, layer_cost
+    from ..attention import available_attentions
 
     rows = []
     for kind, (name, options) in kinds.items():
@@ -82,18 +82,18 @@ def predict(
         softmax = name == "softmax"
         crosses = None if softmax else crossing(name, options=options, **sizes)
         rows.append({"attention": kind, "costs": costs, "cheaper_from": crosses, "fits": fits})
-    return {"sizes": sizes, "device_memory": device, "attentions": rows}
+    without = sorted(set(available_attentions()) - set(costed_attentions()))
+    found = {"sizes": sizes, "device_memory": device, "attentions": rows}
+    return found | ({"without_formula": without} if without else {})
 
 
 def parse_kinds(text: str | None) -> dict[str, tuple[str, dict[str, Any]]]:
     """Names of the registry; softmax and primal stand for several kinds."""
-    from ..analysis.formulas import FORMULAS
+    from ..analysis.cost import costed_attentions
 
-    names = list(FORMULAS) if text is None else [name.strip() for name in text.split(",")]
+    names = costed_attentions() if text is None else [name.strip() for name in text.split(",")]
     kinds: dict[str, tuple[str, dict[str, Any]]] = {}
     for name in names:
-        if name not in FORMULAS:
-            raise ValueError(unknown("attention", name, FORMULAS))
         if name == "softmax":
             kinds["softmax, fused"] = name, {}
             kinds["softmax, matrix formed"] = name, {"matrix": True}
@@ -161,6 +161,8 @@ def _show(found: dict[str, Any], memory: str) -> None:
         fits = (f"N = {short(row['fits'][use])}" for use in ("inference", "training"))
         table.add_row(row["attention"], start, *fits)
     console().print(table, highlight=False)
+    if without := found.get("without_formula"):
+        console().print(f"\nWithout a cost formula: {', '.join(without)}.", highlight=False)
 
 
 def short(value: float, base: int = 1000) -> str:

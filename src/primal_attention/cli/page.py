@@ -62,7 +62,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "cost": (
-        "From formulas; torch is not needed. More under "
+        "From formulas, at once for any length. More under "
         "[Analysis](analysis.md#what-an-attention-costs).",
         ("primal cost --d 512 --heads 8 --rank 32 --length 1k:10M",),
     ),

@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import nn
 
-from ..adapters.base import class_path
+from ..adapters.base import Source, class_path
 from ..adapters.converted import Converted
+from ..attention.softmax import softmax_flops
 from .core import build_core
-from .cost import primal_flops, softmax_flops
 from .settings import Options
 from .sites import Layers, Site, find_sites, select
 
@@ -122,23 +122,24 @@ def _row(site: Site, asked: Options | None, length: int, model: nn.Module) -> Ro
     after = sum(p.numel() for p in replacement.parameters())
     return Row(
         site.names, kind, site.adapter.name, settings, now, after,
-        softmax_flops(source, length), primal_flops(source, settings, length),
+        _flops_before(source, length), core.cost(length).flops,
         _note(site, settings, _owners(model, site)),
     )  # fmt: skip
 
 
 def _flops_now(site: Site, length: int) -> tuple[int, str]:
     if isinstance(site.module, Converted):
-        conversion = site.module.conversion
-        if conversion.original is None:
-            return 0, "converted already"
-        source = site.adapter.read(conversion.original, site.parent)
-        flops = 0 if source is None else primal_flops(source, conversion.settings, length)
-        return flops, "converted already"
+        formula = getattr(site.module.primal, "cost", None)
+        return 0 if formula is None else formula(length).flops, "converted already"
     try:
-        return softmax_flops(site.read(), length), ""
+        return _flops_before(site.read(), length), ""
     except ValueError as error:
         return 0, str(error).partition(": ")[2]
+
+
+def _flops_before(source: Source, length: int) -> int:
+    inner = source.num_heads * source.head_dim
+    return softmax_flops(length, source.embed_dim, inner, source.groups)
 
 
 def _owners(model: nn.Module, site: Site) -> list[str]:

@@ -21,3 +21,11 @@ def permute(rows: Tensor, order: Tensor) -> Tensor:
     """rows (B, N, c) or (B, h, N, c) in the order (B, N)."""
     index = order.unsqueeze(-1) if rows.dim() == 3 else order[:, None, :, None]
     return rows.gather(-2, index.expand(rows.shape))
+
+
+def positions(rows: Tensor, ignore: Tensor | None) -> Tensor:
+    """How many valid positions there are up to each of rows (B, N, ...): (B, N), from 1 on."""
+    if ignore is not None:
+        return (~ignore).cumsum(1)
+    batch, length = rows.shape[:2]
+    return torch.arange(1, length + 1, device=rows.device).expand(batch, length)

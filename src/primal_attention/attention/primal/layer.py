@@ -22,9 +22,11 @@ from ...kernels.scan import running_mean
 from ...theory.features import FeatureMap, make_feature_map
 from ...theory.ledger import Entry
 from ...theory.precision import widen, without_autocast
+from ..cost import Terms
 from ..inputs import Sequences
 from ..masks import check_attention_mask
 from ..registry import register
+from .cost import primal_cost
 from .dual import DualView
 from .options import AnchorRule, Weights, check_options
 from .parameters import PrimalParameters
@@ -58,13 +60,7 @@ class Result(NamedTuple):
 
 
 @register(
-    "primal",
-    paper="Chen, Tao, Tonin, Suykens: Primal-Attention, NeurIPS 2023",
-    cost="O(N p s)",
-    causal=True,
-    cross=True,
-    streaming=True,
-    any_length=True,
+    "primal", paper="Chen, Tao, Tonin, Suykens: Primal-Attention, NeurIPS 2023", cost="O(N p s)"
 )
 class PrimalAttention(PrimalParameters, DualView):
     """Self- or cross-attention as an asymmetric kernel SVD in the primal: linear in the length.
@@ -73,13 +69,10 @@ class PrimalAttention(PrimalParameters, DualView):
 
         e(x) = W_e|X^T phi_q(x)    r(x) = W_r|X^T phi_k(x)    o(x) = W_c [e(x); r(x)]        (9)
 
-    then heads are concatenated and projected. `rank` is s, the number of directions, by default
-    half the width of a head: a rank that is not below that width reduces nothing. The kinds of
-    weights:
+    then heads are concatenated and projected. The kinds of weights:
 
-    - `"data"`: `W_e|X = F_X^T W_e` with F_X the head's slice of `anchors` rows of the sequence
-      (default `rank * rank_multi`; `anchor_rule` "sample" takes evenly spaced valid rows, "mean"
-      the means of equal segments). Not permutation-equivariant: anchors are tied to positions.
+    - `"data"`: `W_e|X = F_X^T W_e` with F_X the head's slice of `anchors` rows of the sequence. Not
+      permutation-equivariant: anchors are tied to positions.
     - `"free"`: `W_e|X = W_e`. Output i depends on x_i alone (with `causal=True`: on the running
       mean up to i), and not on the context in cross-attention: other layers must mix.
     - `"tied"`: the KKT conditions (14) as parameterisation, beyond the paper:
@@ -87,8 +80,19 @@ class PrimalAttention(PrimalParameters, DualView):
       c = 1 / length. Every position mixes with every other; permutation-equivariant.
 
     In training mode each forward records what `ksvd_loss` needs. `Lambda = diag(sqrt_lambda^2)`.
-    Dropout acts on the scores [e; r], not on the objective. Set `layer.fast = False` to use the
-    plain differentiable operations everywhere, e.g. for second derivatives.
+    Set `layer.fast = False` to use the plain differentiable operations everywhere, e.g. for second
+    derivatives.
+
+    Args:
+        rank: s, number of directions; None takes half the width of a head. One that is not below that
+            width reduces nothing.
+        weights: the kind of weights, "data", "free" or "tied".
+        anchors: number of rows in F_X, of data-dependent weights; None takes rank * rank_multi.
+        rank_multi: anchors for each direction, where `anchors` is None.
+        anchor_rule: "sample" takes evenly spaced valid rows as anchors, "mean" the means of equal
+            segments.
+        feature_map: phi; "cosine", "exp", or a `FeatureMap`.
+        dropout: probability that a score of [e; r] is dropped in training; the objective sees all.
     """
 
     has_values = False
@@ -177,6 +181,10 @@ class PrimalAttention(PrimalParameters, DualView):
         if after is None:
             raise RuntimeError("a causal pass must return a state")
         return call.restore(out), after
+
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        """What one call costs."""
+        return primal_cost(self, length, batch)
 
     # -- equation (9) ----------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ class PrimalParameters(nn.Module):
     causal: bool
     dropout: float
     feature_map: FeatureMap
+    anchors: int | None = None  # rows in F_X, of data-dependent weights
 
     def _make_parameters(
         self, rows: int, bias: bool, device: torch.device | str | None, dtype: torch.dtype | None

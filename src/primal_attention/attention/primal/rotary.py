@@ -16,6 +16,8 @@ from ...kernels.scan import running_mean
 from ...theory.features import make_feature_map
 from ...theory.ledger import Entry
 from ...theory.precision import widen, without_autocast
+from ..cost import Terms
+from .cost import primal_cost
 from .layer import causal_tied, objective_terms, output_map
 from .options import check_options
 from .parameters import PrimalParameters
@@ -99,6 +101,10 @@ class RotaryPrimalAttention(PrimalParameters):
                 count = WHOLE.count(x, ignore)
                 out = self.ledger.record(out, Entry(terms, count, count))
         return out, state
+
+    def cost(self, length: int, batch: int = 1) -> Terms:
+        """What one call costs, counted as if it were not causal."""
+        return primal_cost(self, length, batch)
 
     # -- the two kinds -----------------------------------------------------------------------------
 

@@ -1,0 +1,37 @@
+"""What a primal layer costs; linear in the length."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...kernels.tiles import TILE
+from ..cost import Terms
+
+if TYPE_CHECKING:
+    from .layer import PrimalAttention
+    from .rotary import RotaryPrimalAttention
+
+
+def primal_cost(
+    layer: PrimalAttention | RotaryPrimalAttention, length: int, batch: int = 1
+) -> Terms:
+    """The products of equation (9), with W_o W_c as one map, which is formed once a call.
+
+    Data-dependent weights add `F_X^T W_e` and `F_X^T W_r`, once a sequence; tied weights add the
+    dual variables and the sums `phi h^T`, with positive features their row sums.
+    """
+    d, h, s = layer.embed_dim, layer.num_heads, layer.rank
+    rows, inner, hs = batch * length, h * layer.head_dim, h * s
+    features, positive = layer.feature_map.output_dim, layer.feature_map.positive
+    flops = rows * (4 * inner * d + 4 * hs * features + 4 * hs * d)  # q and k, scores, output
+    flops += 4 * inner * d * s  # W_o W_c
+    kept = rows * (d + 2 * inner + 2 * h + 2 * hs)  # x, q and k, their norms, scores or duals
+    if positive:  # random directions; torch's own operations, which keep every step
+        flops += rows * 4 * inner * features
+        kept += rows * h * features * (9 if layer.weights == "tied" else 6)
+    if layer.weights == "tied":
+        flops += rows * 4 * (hs * d + hs * features + positive * h * features)
+    elif layer.weights == "data":
+        flops += batch * 4 * min(layer.anchors or 0, length) * s * inner
+    working = 2 * rows * d + min(rows * (2 * d + 2 * inner + 2 * hs), 2 * TILE)
+    return Terms(flops, kept, working)
