@@ -74,9 +74,9 @@ def primal(*words):
 
 listed = {row["name"]: row for row in primal("list")["attentions"]}
 assert "scale" in listed["mean_pool"]["options"]
-(row,) = primal("cost", "--attention", "mean_pool", "--length", "1k")["attentions"]
+(row,) = primal("cost", "--attention", "mean_pool", "--lengths", "1k")["attentions"]
 assert row["costs"][0]["flops"] == 8 * 1000 * 512**2
-small = ("--width", "16", "--length", "16", "--pass", "forward", "--repeats", "1", "--quiet")
+small = ("--width", "16", "--lengths", "16", "--pass", "forward", "--repeats", "1", "--quiet")
 cells = primal("bench", "--attention", "mean_pool:scale=2", *small)["cells"]
 assert ("mean_pool:scale=2", "measured") in [(c["candidate"], c["status"]) for c in cells]
 """

@@ -13,7 +13,7 @@ from primal_attention.analysis.cost import costed_attentions
 from primal_attention.attention import register, registry
 
 D, H, S, B = 64, 4, 8, 2
-SIZES = {"width": D, "heads": H, "rank": S, "batch": B}
+SIZES = {"width": D, "heads": H, "rank": S, "batch_size": B}
 KINDS = [
     *((name, {}) for name in costed_attentions() if name not in ("primal", "linformer")),
     *(("primal", {"weights": kind}) for kind in ("data", "free", "tied")),

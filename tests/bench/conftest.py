@@ -23,8 +23,8 @@ def results():
         settings=Settings(),
         candidates=("floor", "softmax", "primal"),
         lengths=(100, 200, 400),
-        budget=10.0,
-        command="primal bench --attention floor,softmax,primal --length 100:400:x2",
+        cell_budget=10.0,
+        command="primal bench --attention floor,softmax,primal --lengths 100:400:x2",
         environment=ENVIRONMENT,
     )
     times = {"floor": lambda n: 1e-5 * n, "softmax": lambda n: 1e-6 * n**2}

@@ -10,7 +10,7 @@ import pytest
 from primal_attention.attention import available_attentions
 from primal_attention.bench import Cell, Results, Settings, Watch, parse_candidates, read_results
 from primal_attention.bench.arena import ArenaPlan, arena_candidates, read_arena, run_arena
-from primal_attention.bench.arena_table import arena_cells, arena_markdown, reasons, rows
+from primal_attention.bench.arena_table import arena_cells, arena_summary, reasons, rows
 from primal_attention.bench.memory import MemoryMeter, Peak
 from primal_attention.bench.settings import ARENA
 from primal_attention.train import RunError
@@ -20,19 +20,19 @@ SMALL = {"width": 16, "threads": 1, "repeats": 2}
 
 def test_the_sizes_are_those_of_the_tasks():
     plans = ArenaPlan(parse_candidates("primal")).plans()
-    assert {name: (p.lengths, p.settings.batch, p.settings.rank) for name, p in plans.items()} == {
+    assert {n: (p.lengths, p.settings.batch_size, p.settings.rank) for n, p in plans.items()} == {
         "lra/listops": ((2048,), 4, 20), "lra/text": ((4096,), 4, 20),
         "lra/retrieval": ((4096,), 4, 30), "lra/image": ((1024,), 32, 30),
         "lra/pathfinder": ((1024,), 32, 30),
     }  # fmt: skip
     texts = [candidate.text for candidate in plans["lra/text"].candidates]
     assert texts == ["softmax:materialised", "softmax", "primal"]  # the references come along
-    other = ArenaPlan(parse_candidates("softmax"), length=64, batch=2, rank=5, common=SMALL)
+    other = ArenaPlan(parse_candidates("softmax"), length=64, batch_size=2, rank=5, common=SMALL)
     for plan in other.plans().values():
-        assert (plan.lengths, plan.settings.batch, plan.settings.rank) == ((64,), 2, 5)
+        assert (plan.lengths, plan.settings.batch_size, plan.settings.rank) == ((64,), 2, 5)
     assert other.command == (
-        "primal bench lra --attention softmax --length 64 --batch 2 --rank 5 --width 16 "
-        "--threads 1 --repeats 2 --budget 60"
+        "primal bench lra --attention softmax --lengths 64 --batch-size 2 --rank 5 --width 16 "
+        "--threads 1 --repeats 2 --cell-budget 60"
     )
 
 
@@ -149,7 +149,7 @@ def found():
             cells["softmax:materialised"] = Cell("softmax:materialised", 9, "memory", "no room")
             cells["primal"] = Cell("primal", 9, "measured", None, 0.05, None, 0.5, 10.0)
         made[task] = Results(
-            Settings(what=task, batch=4), tuple(cells), (9,), 1.0, "", 
+            Settings(what=task, batch_size=4), tuple(cells), (9,), 1.0, "", 
             {"processor": "a CPU", "cores": 2, "torch": "2", "primal-attention": "0"},
             {(name, 9): cell for name, cell in cells.items()},
         )  # fmt: skip
@@ -165,7 +165,7 @@ def test_ratios_to_both_kinds_of_softmax(found):
     ]
     assert rows(cells, "peak_mb")[2] == ["primal", "10.0 (20.0×, 2.00×)", "10.0 (–, 2.00×)"]
     assert reasons(cells) == ["softmax:materialised, lra/text: too large: no room"]
-    text = arena_markdown(found, "primal bench lra")
+    text = arena_summary(found, "primal bench lra").markdown()
     assert "|  | listops: N = 9, batch 4 | text: N = 9, batch 4 |" in text
     assert "| primal | 50.0 (8.00×, 2.00×) | 50.0 (–, 2.00×) |" in text
     assert "- softmax:materialised, lra/text: too large: no room" in text
@@ -174,4 +174,7 @@ def test_ratios_to_both_kinds_of_softmax(found):
         task: dataclasses.replace(one, settings=dataclasses.replace(one.settings, mode="forward"))
         for task, one in found.items()
     }
-    assert "**Seconds per 1,000 forward passes (" in arena_markdown(forward, "primal bench lra")
+    assert (
+        "**Seconds per 1,000 forward passes ("
+        in arena_summary(forward, "primal bench lra").markdown()
+    )

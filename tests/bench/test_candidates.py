@@ -10,7 +10,7 @@ from primal_attention.bench import (
     parse_candidates,
     with_references,
 )
-from primal_attention.bench.candidates import EXTRAS, parse_candidate
+from primal_attention.bench.candidates import EXTRAS, choose_candidates, parse_candidate
 
 SMALL = Settings(width=16, heads=2, rank=4)
 
@@ -114,3 +114,17 @@ def test_materialised_softmax_is_softmax():
     torch.testing.assert_close(
         formed(x, key_padding_mask=padding)[0], fused(x, key_padding_mask=padding)[0]
     )
+
+
+def test_options_by_attention_go_to_those_that_do_not_set_them():
+    options = {"performer": {"features": 8}, "primal": {"bias": False}}
+    text = "softmax,performer,performer:features=64,softmax+primal:free,rank=3"
+    found = choose_candidates(text, default_candidates, options)
+    assert [one.text for one in found] == [
+        "softmax", "performer:features=8", "performer:features=64",
+        "softmax+primal:free,rank=3,bias=false",
+    ]  # fmt: skip
+    assert dict(found[3].parts[1].options) == {"weights": "free", "rank": 3, "bias": False}
+    assert choose_candidates(None, default_candidates) == default_candidates()
+    with pytest.raises(ValueError, match="the attention of an option is 'flow'; expected one of"):
+        choose_candidates("softmax", default_candidates, {"flow": {}})

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from primal_attention.bench import read_results
-from primal_attention.bench.table import markdown, reasons, short, write_table
+from primal_attention.bench.results import short
+from primal_attention.bench.table import reasons, summary, write_table
 from primal_attention.train import RunError
 
 
@@ -47,7 +48,7 @@ def test_other_files_are_refused(text, tmp_path):
 
 def test_the_table_has_everything(results, tmp_path):
     text = write_table(results, tmp_path).read_text()
-    assert text == markdown(results)
+    assert text == summary(results).markdown()
     assert f"    {results.command}\n" in text
     lines = text.splitlines()
     assert "| softmax | 10.0 | 40.0 | too slow | 2.00 |" in lines  # ms and the exponent

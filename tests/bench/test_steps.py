@@ -16,7 +16,7 @@ CANDIDATES = (
     "primal:free",
     "primal:tied",
 )
-SMALL = {"width": 16, "rank": 4, "batch": 2, "threads": 1}
+SMALL = {"width": 16, "rank": 4, "batch_size": 2, "threads": 1}
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from primal_attention.cli.bench import EPILOG, bench
 from primal_attention.cli.settings import UsageError
 
-TINY = ["--width", 16, "--rank", 4, "--threads", 1, "--repeats", 2, "--length", "16:32:x2"]
+TINY = ["--width", 16, "--rank", 4, "--threads", 1, "--repeats", 2, "--lengths", "16:32:x2"]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_tiny_benchmark(run, tmp_path):
     assert "accuracies of 3 names, 2 measured here" in lines
     found = json.loads((folder / "results.json").read_text())
     assert found["command"].startswith(
-        "primal bench block --attention softmax,primal,floor --length "
+        "primal bench block --attention softmax,primal,floor --lengths "
     )
     # again: everything is known, and printed as JSON
     again = run(*words, "--json")
@@ -78,8 +78,8 @@ def test_all_tasks_of_the_arena(run, tmp_path, monkeypatch):
     from primal_attention.bench.memory import MemoryMeter, Peak
 
     monkeypatch.setattr(MemoryMeter, "peak", lambda *job, **options: Peak(5.0, 1e-6))
-    words = ["lra", "--width", 16, "--rank", 4, "--threads", 1, "--repeats", 1, "--length", 16,
-             "--batch", 2, "--attention", "softmax+primal", "--out", "out"]  # fmt: skip
+    words = ["lra", "--width", 16, "--rank", 4, "--threads", 1, "--repeats", 1, "--lengths", 16,
+             "--batch-size", 2, "--attention", "softmax+primal", "--out", "out"]  # fmt: skip
     done = run(*words)
     assert done.exit_code == 0
     assert "Seconds per 1,000 training steps" in done.stdout
@@ -94,7 +94,7 @@ def test_all_tasks_of_the_arena(run, tmp_path, monkeypatch):
     assert len(printed["cells"]) == 15
     assert printed["cells"][2]["faster_than_materialised"] > 0
     for words, message in (
-        (["lra", "--length", "16,32"], "expected one number"),
+        (["lra", "--lengths", "16,32"], "expected one number"),
         (["lra", "--heads", 3], "heads is 3"),
         (["lra", "--accuracies", tmp_path], "expected one task, such as lra/text"),
     ):
@@ -107,13 +107,15 @@ def test_all_tasks_of_the_arena(run, tmp_path, monkeypatch):
     [
         (["--attention", "sofmax"], "did you mean 'softmax'?"),
         (["--attention", "primal:tide"], "did you mean 'tied'?"),
-        (["--length", "8:4:x2"], "the length is '8:4:x2'"),
+        (["--lengths", "8:4:x2"], "lengths is '8:4:x2'"),
         (["decoder"], "what is 'decoder'"),
         (["--attention", "softmax+primal"], "names the attentions of 2 layers"),
         (["--pass", "train"], "did you mean 'training'?"),
         (["--dtype", "int8"], "dtype is 'int8'"),
         (["--heads", 3], "heads is 3"),
-        (["--budget", 0], "budget is 0"),
+        (["--cell-budget", 0], "cell_budget is 0"),
+        (["--cell-budget", "soon"], "the time is 'soon'"),
+        (["--option", "performer.featurs=8"], "did you mean 'features'?"),
     ],
 )
 def test_wrong_usage(run, words, expected, tmp_path):
@@ -131,13 +133,11 @@ def test_wrong_accuracies_are_told_before_the_work(run, tmp_path):
 
 
 def test_an_interrupt_says_how_to_continue(run, monkeypatch):
-    from primal_attention.cli import bench_run
-
     def interrupted(plan, out, *, watch):
         watch.started("some where", "", 4, 0)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bench_run, "run_bench", interrupted)
+    monkeypatch.setattr("primal_attention.bench.jobs.run_bench", interrupted)
     done = run(*TINY, "--attention", "primal")
     assert done.exit_code == 130
     last = done.stderr.splitlines()[-1]

@@ -15,9 +15,10 @@ import typer
 from typer.testing import CliRunner
 
 import primal_attention as pa
-from primal_attention.cli.convert import convert, parse_layers
+from primal_attention.cli.convert import convert
 from primal_attention.convert import converted_layers, load
 from primal_attention.report import style
+from primal_attention.runs.extras import MissingExtra
 
 SIZES = {
     "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2,
@@ -120,18 +121,9 @@ def test_refusals(primal_convert, folder, words, message, monkeypatch):
     assert message in " ".join(text.replace("│", " ").split())
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("last", "last"), ("-1", -1), ("2", 2), ("1:", slice(1, None)), (":-1", slice(None, -1)),
-     (r"layer\.2", r"layer\.2")],
-)  # fmt: skip
-def test_parse_layers(text, expected):
-    assert parse_layers(text) == expected
-
-
 def test_pictures_are_an_extra(primal_convert, folder, tmp_path, monkeypatch):
     def missing():
-        raise ModuleNotFoundError("figures need matplotlib", name="matplotlib")
+        raise MissingExtra("figures need matplotlib", name="matplotlib")
 
     monkeypatch.setattr(style, "_matplotlib", missing)
     primal_convert(folder, "--rank", 4, "-o", tmp_path / "out")

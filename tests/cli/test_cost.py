@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from primal_attention.cli.cost import cost, parse_count, parse_lengths, parse_size, short
+from primal_attention.cli.cost import cost
 from primal_attention.cli.settings import UsageError
 
 
@@ -19,55 +19,68 @@ def run():
 
 
 def test_the_table_has_all_attentions_and_says_where_they_cross(run):
-    done = run("--d", "512", "--heads", "8", "--rank", "32", "--length", "1k:10M")
+    done = run("--width", "512", "--heads", "8", "--rank", "32", "--lengths", "1k:10M")
     assert done.exit_code == 0, done.output
-    for word in ("primal, tied", "softmax, fused", "nystrom", "N = 10M", "from N =", "fits 16G"):
+    for word in (
+        "primal:tied",
+        "softmax:materialised",
+        "nystrom",
+        "N = 10M",
+        "from N =",
+        "fits 16G",
+    ):
         assert word in done.output
 
 
 def test_json_is_the_model(run):
     from primal_attention.analysis import crossing, largest_length, layer_cost
 
-    done = run("--length", "1k,4k", "--attention", "primal", "--memory", "2G", "--json")
+    names = "primal:data,primal:free,performer"
+    words = ("--attention", names, "--option", "performer.features=64", "--memory", "2G", "--json")
+    done = run("--lengths", "1k,4k", *words)
     found = json.loads(done.output)
     sizes = {"width": 512, "heads": 8, "rank": 32}
     first = found["attentions"][0]
     assert [row["attention"] for row in found["attentions"]] == [
-        "primal, data", "primal, free", "primal, tied",
+        "primal:data", "primal:free", "performer:features=64",
     ]  # fmt: skip
+    options = {"options": {"features": 64}}
+    assert found["attentions"][2]["costs"][0] == (
+        layer_cost("performer", 1000, **options, **sizes).to_dict()
+    )
     assert first["costs"][1] == layer_cost("primal", 4000, **sizes).to_dict()
     assert first["cheaper_from"] == crossing("primal", **sizes)
     assert first["fits"]["training"] == largest_length("primal", 2 << 30, training=True, **sizes)
 
 
-SMALL = ("--measure", "--d", "8", "--heads", "2", "--rank", "2", "--length", "32,16")
+SMALL = ("--measure", "--width", "8", "--heads", "2", "--rank", "2", "--lengths", "16,32")
 
 
 @pytest.fixture
 def quick(monkeypatch):
     """Every step is called once and takes a second."""
-    from primal_attention.cli import cost_times
+    from primal_attention.bench import costs
 
     def once(step):
         step()
         return 1.0
 
-    monkeypatch.setattr(cost_times, "PRODUCT", 8)
-    monkeypatch.setattr(cost_times, "COPIED", 8)
-    monkeypatch.setattr(cost_times, "LONGEST_CALL", 1e9)
-    monkeypatch.setattr(cost_times, "processor_seconds", once)
+    monkeypatch.setattr(costs, "PRODUCT", 8)
+    monkeypatch.setattr(costs, "COPIED", 8)
+    monkeypatch.setattr(costs, "LONGEST_CALL", 1e9)
+    monkeypatch.setattr(costs, "processor_seconds", once)
 
 
 def test_measured_against_predicted(run, quick):
     from primal_attention.analysis import Machine, layer_cost
 
-    done = run(*SMALL, "--attention", "primal,softmax", "--json")
+    done = run(*SMALL, "--attention", "primal,softmax:materialised", "--json")
     assert done.exit_code == 0, done.output
     times = json.loads(done.output)["times"]
     machine = Machine(**times["machine"])
     assert times["machine"] == {"flops": 2 * 8**3, "bandwidth": 2 * 8 * 4}
     assert [row["attention"] for row in times["attentions"]] == [
-        "softmax, fused", "primal, data", "primal, free", "primal, tied", "softmax, matrix formed",
+        "softmax", "primal", "softmax:materialised",
     ]  # fmt: skip
     cells = times["attentions"][1]["cells"]
     assert [cell["length"] for cell in cells] == times["lengths"] == [16, 32]
@@ -80,37 +93,23 @@ def test_measured_against_predicted(run, quick):
 
 
 def test_the_table_of_times(run, quick, monkeypatch):
-    from primal_attention.cli import cost_times
+    from primal_attention.bench import costs
 
-    monkeypatch.setattr(cost_times, "LONGEST_CALL", 60.0)
+    monkeypatch.setattr(costs, "LONGEST_CALL", 60.0)
     done = run(*SMALL, "--attention", "linear")
     assert done.exit_code == 0, done.output
     for word in ("One thread: 1.02kFLOP/s", "faster than softmax from", "not up to 32", "not run"):
         assert word in done.output
 
 
-def test_processor_time_is_the_least_of_one_call(monkeypatch):
-    from primal_attention.cli import cost_times
-
-    now, costs = 0.0, iter([9.0, 0.5, 0.25, 0.5])  # the first is to warm up
-
-    def step():
-        nonlocal now
-        now += next(costs)
-
-    monkeypatch.setattr(cost_times.time, "process_time", lambda: now)
-    assert cost_times.processor_seconds(step) == 0.25
-    costs, now = iter([0.0078125] * 99), 0.0
-    assert cost_times.processor_seconds(step) == 0.0078125
-    assert len(list(costs)) == 99 - 1 - 3 * 3  # three calls fill a turn
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("--attention", "primel"), "unknown attention 'primel' (did you mean 'primal'?)"),
-        (("--length", "ten"), "'ten' is no length"),
-        (("--length", "4k:1k"), "the shorter one first"),
+        (("--lengths", "ten"), "lengths is 'ten'; expected a range"),
+        (("--lengths", "4k:1k"), "lengths is '4k:1k'"),
+        (("--option", "performer.featurs=8"), "did you mean 'features'?"),
+        (("--attention", "primal", "--option", "performer.features=8"), "expected one of 'primal'"),
         (("--memory", "much"), "'much' is no memory"),
         (("--heads", "7"), "heads is 7; expected a divisor of width = 512"),
     ],
@@ -120,17 +119,6 @@ def test_wrong_usage_is_one_sentence(run, words, message):
     assert isinstance(wrong, UsageError)
     assert wrong.exit_code == 2
     assert message in str(wrong)
-
-
-def test_numbers():
-    assert parse_lengths("1k:10M") == [1000, 10_000, 100_000, 1_000_000, 10_000_000]
-    assert parse_lengths("2k:5k") == [2000, 5000]
-    assert parse_lengths("128, 4k") == [128, 4000]
-    assert parse_count("1.5k") == 1500
-    assert parse_size("1.5G") == 3 << 29
-    assert parse_size("512MB") == 512 << 20
-    assert [short(n) for n in (999, 1000, 123_456_789)] == ["999", "1k", "123M"]
-    assert short(1023 * 2**20, 1024) == "1023M"
 
 
 def test_help_needs_no_torch():
@@ -159,7 +147,7 @@ def test_an_attention_without_a_formula_is_named(run, monkeypatch):
         def __init__(self, embed_dim, num_heads):
             super().__init__()
 
-    done = run("--length", "1k")
+    done = run("--lengths", "1k")
     assert done.exit_code == 0, done.output
     assert "Without a cost formula: plain." in done.output
     wrong = run("--attention", "plain").exception

@@ -43,7 +43,7 @@ def test_generate_listops(call, tmp_path):
 
 def test_generate_pathfinder(call, tmp_path):
     pytest.importorskip("PIL")
-    words = ("generate", "pathfinder", "--folder", tmp_path / "here", "--pictures", 10)
+    words = ("generate", "pathfinder", "--out", tmp_path / "here", "--pictures", 10)
     done = call(*words, "--workers", 1, "--quiet")
     assert done.exit_code == 0, done.output
     assert done.stderr == ""
@@ -55,16 +55,16 @@ def test_generate_pathfinder(call, tmp_path):
     ("words", "message"),
     [
         (["get", "cifar"], "unknown data set to fetch: 'cifar' (did you mean 'cifar10'?)"),
-        (["get", "cifar10"], "no folder is given; expected --folder, --data-dir or PRIMAL"),
+        (["get", "cifar10"], "no folder is given; expected --out, --data-dir or PRIMAL"),
         (["generate", "listops"], "no folder is given"),
         (["--data-dir", ".", "generate", "listops"], "--data-dir stands before 'generate'"),
         (
             ["--data-dir", ".", "get", "cifar10"],
             "--data-dir stands before 'get'; expected it after",
         ),
-        (["--json", "generate", "listops", "--folder", "x"], "--json stands before 'generate'"),
+        (["--json", "generate", "listops", "--out", "x"], "--json stands before 'generate'"),
         (
-            ["generate", "listops", "--folder", "x", "--min-length", 99, "--max-length", 99],
+            ["generate", "listops", "--out", "x", "--min-length", 99, "--max-length", 99],
             "max_length is 99; expected more than min_length + 1 = 100",
         ),
     ],

@@ -102,3 +102,17 @@ def test_interrupted_before_a_run_began(monkeypatch, capsys):
     monkeypatch.setattr("primal_attention.tasks.data_status", interrupt)
     assert run(["data"]) == 130
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_former_names_of_options_go_on_working(primal):
+    now = primal("cost", "--width", 64, "--lengths=1k", "--batch-size", 2, "--json")
+    former = primal("cost", "--d", 64, "--length=1k", "--batch", 2, "--json")
+    assert former.code == 0, former.err
+    assert former.out == now.out
+    done = primal("bench", "--length", 16, "--budget", 0)
+    assert (done.code, "cell_budget is 0" in done.err) == (2, True)
+    done = primal("data", "get", "cifar1", "--folder", "x")
+    assert "unknown data set" in done.err
+    done = primal("train", "uea/BasicMotions", "--accelerator", "gpu")
+    assert "accelerator is 'gpu'" in done.err
+    assert "No such option" in primal("convert", ".", "--d", 8).err

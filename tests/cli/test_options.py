@@ -1,4 +1,4 @@
-"""Options: all of RunConfig's fields, attentions and seeds as words, and what wins over what."""
+"""Options: all of RunConfig's fields, what wins over what, and commands that are printed."""
 
 import dataclasses
 import inspect
@@ -7,15 +7,9 @@ import shlex
 import pytest
 
 from primal_attention.cli.app import train
-from primal_attention.cli.options import (
-    PANELS,
-    given,
-    parse_attention,
-    parse_options,
-    parse_seeds,
-    show_options,
-)
+from primal_attention.cli.options import PANELS, given
 from primal_attention.cli.settings import UsageError, command_for, resolve
+from primal_attention.grammar import parse_attention, parse_options
 from primal_attention.train import RunConfig
 
 
@@ -26,51 +20,6 @@ def test_every_setting_has_an_option():
     in_panels = [name for panel in PANELS.values() for name in panel]
     assert set(in_panels) <= fields
     assert len(set(in_panels)) == len(in_panels)
-
-
-def test_attention_is_one_name_or_one_for_each_layer():
-    assert parse_attention("primal", None) == ("primal", "primal")
-    assert parse_attention("primal", 3) == ("primal",) * 3
-    assert parse_attention("softmax, primal", None) == ("softmax", "primal")
-    assert parse_attention("softmax,primal", 2) == ("softmax", "primal")
-    assert parse_attention("softmax*3, primal", None) == ("softmax",) * 3 + ("primal",)
-    for wrong in ("softmax*0,primal", "softmax*,primal", "softmax*two"):
-        with pytest.raises(ValueError, match=r"expected names as in softmax\*11,primal"):
-            parse_attention(wrong, None)
-    with pytest.raises(ValueError, match="--layers is 3 but --attention names 2"):
-        parse_attention("softmax,primal", 3)
-    with pytest.raises(ValueError, match="at least 1"):
-        parse_attention("primal", 0)
-
-
-def test_seeds():
-    assert parse_seeds("0-4") == [0, 1, 2, 3, 4]
-    assert parse_seeds("0,3,7") == [0, 3, 7]
-    assert parse_seeds("0-2, 7") == [0, 1, 2, 7]
-
-
-@pytest.mark.parametrize("text", ["", "a", "4-0", "0,,1", "-1", "0-2-4", "1.5", "0-2,1"])
-def test_wrong_seeds(text):
-    with pytest.raises(ValueError, match="--seeds is"):
-        parse_seeds(text)
-
-
-def test_options_of_attentions():
-    texts = ["performer.features=64", "performer.name=plain", "flow.a=1.5", "flow.b=[1, 2]"]
-    found = parse_options(texts)
-    assert found == {
-        "performer": {"features": 64, "name": "plain"},
-        "flow": {"a": 1.5, "b": [1, 2]},
-    }
-    assert parse_options(show_options(found)) == found
-
-
-@pytest.mark.parametrize("text", ["features=64", "performer.features", "a.b.c", "a.=1", ""])
-def test_wrong_options_of_attentions(text):
-    with pytest.raises(ValueError, match=r"--option is .*expected attention.name=value"):
-        parse_options([text])
-    with pytest.raises(ValueError, match=r"--option a.b is given twice"):
-        parse_options(["a.b=1", "a.b=2"])
 
 
 def test_clip_may_be_none():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from primal_attention.cli.progress import LiveLine, PlainLines, Watch, watch
+from primal_attention.cli.progress import Display, watch
 from primal_attention.tasks.stores import Building
 from primal_attention.train import EpochEvent, RunConfig, RunStart, StepEvent
 
@@ -29,10 +29,10 @@ def story(observer, ksvd=0.125):
     observer.close()
 
 
-def written(terminal, make, tell=story, **options):
+def written(terminal, tell=story, quiet=False, **options):
     file = io.StringIO()
     console = Console(file=file, force_terminal=terminal, width=80, color_system=None)
-    tell(make(console), **options)
+    tell(watch(console, quiet=quiet), **options)
     return file.getvalue()
 
 
@@ -50,7 +50,7 @@ def stores(observer):
 
 
 def test_plain_lines_are_few():
-    text = written(False, PlainLines)
+    text = written(False)
     epochs = [line for line in text.splitlines() if line.startswith("epoch")]
     assert len(epochs) == 2, "the first and the last: all others came too soon"
     assert epochs[0].startswith("epoch  1/50")
@@ -62,12 +62,12 @@ def test_plain_lines_are_few():
 
 
 def test_plain_lines_without_ksvd_loss():
-    assert "KSVD" not in written(False, PlainLines, ksvd=None)
+    assert "KSVD" not in written(False, ksvd=None)
 
 
 def test_live_line_shows_everything_in_one_line(monkeypatch):
     monkeypatch.setattr("primal_attention.cli.progress.LIVE_SECONDS", -1.0)
-    text = written(True, LiveLine)
+    text = written(True)
     lines = drawn(text)
     last = [line for line in lines if line.startswith("epoch")][-1]
     for part in (
@@ -84,7 +84,7 @@ def test_live_line_shows_everything_in_one_line(monkeypatch):
 
 
 def test_stores_in_plain_lines():
-    text = written(False, PlainLines, stores)
+    text = written(False, stores)
     assert text.splitlines()[:3] == [
         "reading lra/text train, once: 0 of 9,000 cases",
         "reading lra/text train, once: 9,000 of 9,000 cases",
@@ -95,7 +95,7 @@ def test_stores_in_plain_lines():
 
 def test_stores_in_a_live_line(monkeypatch):
     monkeypatch.setattr("primal_attention.cli.progress.LIVE_SECONDS", -1.0)
-    lines = [line for line in drawn(written(True, LiveLine, stores)) if line]
+    lines = [line for line in drawn(written(True, stores)) if line]
     assert any(re.match(r"reading lra/text train, once: .* 4,000 of 9,000 cases", x) for x in lines)
     assert any(re.match(r"reading a\.tar, once: .* 9,000 cases ", x) for x in lines)
     assert max(map(len, lines)) <= 80
@@ -103,13 +103,24 @@ def test_stores_in_a_live_line(monkeypatch):
 
 
 def test_live_line_is_drawn_seldom():
-    assert written(True, LiveLine).count("task 0.500") < 10
+    assert written(True).count("task 0.500") < 10
 
 
-@pytest.mark.parametrize(
-    ("terminal", "quiet", "kind"),
-    [(True, False, LiveLine), (False, False, PlainLines), (True, True, Watch)],
-)
-def test_what_fits_where(terminal, quiet, kind):
-    console = Console(file=io.StringIO(), force_terminal=terminal)
-    assert type(watch(console, quiet=quiet)) is kind
+@pytest.mark.parametrize("terminal", [True, False])
+def test_quiet_is_silent(terminal):
+    assert written(terminal, stores, quiet=True) == ""
+
+
+def test_a_counter(monkeypatch):
+    file = io.StringIO()
+    with Display(Console(file=file, force_terminal=False, width=80)) as display:
+        tell = display.counter("ListOps")
+        for done in range(10):
+            tell(done, 9)
+    assert file.getvalue().splitlines() == ["ListOps: 0 of 9 parts", "ListOps: 9 of 9 parts"]
+    monkeypatch.setattr("primal_attention.cli.progress.LIVE_SECONDS", -1.0)
+    file = io.StringIO()
+    terminal = Console(file=file, force_terminal=True, width=80, color_system=None)
+    with Display(terminal) as display:
+        display.counter("ListOps")(3, 9)
+    assert any(re.match("ListOps .* 3 of 9 left", line) for line in drawn(file.getvalue()))

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from primal_attention.cli.reproduce import parse_time
-
 
 @pytest.fixture(autouse=True)
 def registered():
@@ -58,9 +56,3 @@ def test_wrong_usage(primal):
         done = primal("reproduce", *words)
         assert done.code == 2
         assert message in done.err
-
-
-def test_times():
-    assert [parse_time(text) for text in ("90", "90s", "30m", "1.5h", "2d")] == [
-        90, 90, 1800, 5400, 172800,
-    ]  # fmt: skip

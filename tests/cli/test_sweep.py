@@ -38,6 +38,18 @@ def test_a_grid_and_then_a_larger_one(primal, tmp_path):
     assert len((tmp_path / "s" / "outcomes.jsonl").read_text().splitlines()) == 6
 
 
+def test_options_of_attentions_are_swept(primal, tmp_path):
+    words = ("uea/BasicMotions", *TINY[:-4], "--attention", "performer", "--layers", 1)
+    done = primal("sweep", *words, "performer.features=4,8", "lr=0.01", "--out", tmp_path, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)["points"]
+    assert [point["settings"] for point in found] == [
+        {"performer.features": 4}, {"performer.features": 8},
+    ]  # fmt: skip
+    used = [json.loads(path.read_text())["options"] for path in tmp_path.rglob("config.json")]
+    assert sorted(one["performer"]["features"] for one in used) == [4, 8]
+
+
 def test_tables_and_progress(primal, tmp_path):
     done = primal("sweep", "uea/BasicMotions", *TINY, "rank=2", "--out", tmp_path / "s")
     assert done.code == 0, done.err
@@ -67,6 +79,8 @@ def test_what_failed_is_told(primal, tmp_path, monkeypatch):
         (["rang=2"], "unknown setting 'rang' (did you mean 'rank'?)"),
         (["rank=2:5"], "rank is a range; expected a list of values, or a search"),
         (["rank=0"], "rank is 0; expected"),
+        (["performer.features=8,16"], "a key of options is 'performer'"),
+        (["primal.feature_maps=exp"], "did you mean 'feature_map'?"),
         (["rank=2", "--seeds", "x"], "--seeds is 'x'"),
         (["rank=2", "--attention", ""], "unknown attention ''"),
         (["rank=2", "--attention", "prima"], "did you mean 'primal'?"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from primal_attention.cli.progress import PlainLines
+from primal_attention.cli.progress import Watch
 
 pytest.importorskip("lightning_fabric")
 
@@ -71,7 +71,7 @@ def test_interrupted_run_tells_how_to_resume_and_ends_the_same(primal, tiny, mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(PlainLines, "epoch", interrupt)
+        patch.setattr(Watch, "epoch", interrupt)
         done = primal(*tiny, "--name", "stopped one")
     assert done.code == 130
     assert done.out == ""
@@ -92,7 +92,7 @@ def test_interrupted_seeds_resume_by_their_common_folder(primal, tiny, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(PlainLines, "epoch", interrupt)
+        patch.setattr(Watch, "epoch", interrupt)
         done = primal(*tiny, "--seeds", "0-1", "--name", "two")
         assert done.code == 130
         assert "primal resume runs/two\n" in done.err

@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from primal_attention.convert import convert_, save
-from primal_attention.convert.opening import open_model
+from primal_attention.convert.opening import open_model, parse_layers
 
 pytest.importorskip("transformers")
 
@@ -97,3 +97,12 @@ def test_a_converted_model_is_refused(model, tmp_path):
     ):
         with pytest.raises(ValueError, match=f"is converted already, {re.escape(opens)}"):
             open_model(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("last", "last"), ("-1", -1), ("2", 2), ("1:", slice(1, None)), (":-1", slice(None, -1)),
+     (r"layer\.2", r"layer\.2")],
+)  # fmt: skip
+def test_parse_layers(text, expected):
+    assert parse_layers(text) == expected

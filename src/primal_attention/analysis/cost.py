@@ -50,7 +50,7 @@ def layer_cost(
     width: int,
     heads: int,
     rank: int = 32,
-    batch: int = 1,
+    batch_size: int = 1,
     dtype: str = "float32",
     options: Mapping[str, Any] | None = None,
 ) -> Cost:
@@ -61,8 +61,8 @@ def layer_cost(
     fused kernels, which forms the N x N matrix.
     """
     check_choice("dtype", dtype, DTYPES)
-    sizes = {"length": length, "width": width, "heads": heads, "rank": rank, "batch": batch}
-    for name, size in sizes.items():
+    sizes = {"length": length, "width": width, "heads": heads, "rank": rank}
+    for name, size in (sizes | {"batch_size": batch_size}).items():
         if size < 1:
             raise ValueError(f"{name} is {size}; expected at least 1")
     if width % heads:
@@ -83,9 +83,9 @@ def layer_cost(
         if not isinstance(value, Hashable):
             raise ValueError(f"{name} is {value!r}; expected a number, a word or None")
     layer = _layer(info, width, heads, tuple(given.items()))
-    flops, kept, working = layer.cost(length, batch, **flags)
+    flops, kept, working = layer.cost(length, batch_size, **flags)
     parameters = sum(p.numel() for p in layer.parameters())
-    number, rows = DTYPES[dtype], batch * length * width
+    number, rows = DTYPES[dtype], batch_size * length * width
     return Cost(
         attention, length, flops, 3 * flops,
         bytes=number * (parameters + 2 * (kept + rows)),

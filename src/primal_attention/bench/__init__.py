@@ -2,14 +2,13 @@
 
 from primal_attention.bench import Plan, Settings, parse_candidates, run_bench
 
-plan = Plan(Settings(), parse_candidates("floor,softmax,primal:tied"), (1024, 2048), budget=10)
+plan = Plan(Settings(), parse_candidates("floor,softmax,primal:tied"), (1024, 2048), cell_budget=10)
 folder = run_bench(plan)
 """
 
 from .accuracies import match_accuracies, read_accuracies
 from .candidates import Candidate, default_candidates, parse_candidates, with_references
-from .lengths import parse_lengths
-from .plan import Plan, Watch
+from .plan import Plan, Watch, make_plan
 from .results import Cell, Results, read_results
 from .run import run_bench
 from .settings import Settings
@@ -22,9 +21,9 @@ __all__ = [
     "Settings",
     "Watch",
     "default_candidates",
+    "make_plan",
     "match_accuracies",
     "parse_candidates",
-    "parse_lengths",
     "read_accuracies",
     "read_results",
     "run_bench",

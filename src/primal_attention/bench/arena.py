@@ -15,14 +15,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..grammar import parse_lengths
 from ..runs.errors import RunError
 from ..runs.files import explained
 from ..runs.folder import create_folder
-from .candidates import MATERIALISED, SOFTMAX, Candidate, default_candidates, parse_candidate
+from .candidates import (
+    MATERIALISED,
+    SOFTMAX,
+    Candidate,
+    choose_candidates,
+    default_candidates,
+    parse_candidate,
+)
 from .plan import Plan, Watch
 from .results import FILE, Cell, Results, read_results
 from .run import open_meter, run_bench
-from .settings import ARENA, Settings
+from .settings import ARENA, Settings, command_words
 from .steps import arena_task
 
 # what the paper says about the peers on the arena
@@ -34,21 +42,21 @@ PEER_OPTIONS: Mapping[str, Mapping[str, Any]] = {
 }
 MIXED = tuple(f"{softmax}+primal:data" for softmax in (MATERIALISED, SOFTMAX))  # Primal.+Trans.
 SHARE = 8  # a batch is the paper's divided by this, unless told: 4 or 32 sequences
-BUDGET, REPEATS = 60.0, 3
+CELL_BUDGET, REPEATS = 60.0, 3
 
 
 @dataclass(frozen=True)
 class ArenaPlan:
-    """What to measure on which tasks. `length`, `batch` and `rank` are those of every task unless
-    given: its padded length, an eighth of the paper's batch, the rank of its PrimalFormer.
-    `budget` is as in Plan, `common` are further settings of all tasks."""
+    """What to measure on which tasks. `length`, `batch_size` and `rank` are those of every task
+    unless given: its padded length, an eighth of the paper's batch, the rank of its PrimalFormer.
+    `cell_budget` is as in Plan, `common` are further settings of all tasks."""
 
     candidates: tuple[Candidate, ...]
     tasks: tuple[str, ...] = ARENA
     length: int | None = None
-    batch: int | None = None
+    batch_size: int | None = None
     rank: int | None = None
-    budget: float = BUDGET
+    cell_budget: float = CELL_BUDGET
     common: Mapping[str, Any] = field(default_factory=dict)
 
     def plans(self) -> dict[str, Plan]:
@@ -60,7 +68,7 @@ class ArenaPlan:
                 self._settings(name),
                 (*missing, *self.candidates),
                 (arena_task(name).padded_length if self.length is None else self.length,),
-                self.budget,
+                self.cell_budget,
             )
             for name in self.tasks
         }
@@ -70,8 +78,8 @@ class ArenaPlan:
         return Settings(
             **{
                 "what": name,
-                "batch": plan.batch_size // SHARE if self.batch is None else self.batch,
-                "rank": plan.primalformer.rank if self.rank is None else self.rank,
+                "batch_size": _or(self.batch_size, plan.batch_size // SHARE),
+                "rank": _or(self.rank, plan.primalformer.rank),
                 "repeats": REPEATS,
                 **self.common,
             }
@@ -82,12 +90,9 @@ class ArenaPlan:
         """The command line that does this, for all tasks."""
         words = ["primal", "bench", "lra"]
         words += ["--attention", ",".join(candidate.text for candidate in self.candidates)]
-        own = {"length": self.length, "batch": self.batch, "rank": self.rank}
+        own = {"lengths": self.length, "batch_size": self.batch_size, "rank": self.rank}
         own |= {"pass" if name == "mode" else name: value for name, value in self.common.items()}
-        for name, value in own.items():
-            if value is not None:
-                words += [f"--{name}", str(value)]
-        return shlex.join([*words, "--budget", f"{self.budget:g}"])
+        return shlex.join([*words, *command_words(own | {"cell_budget": f"{self.cell_budget:g}"})])
 
 
 def arena_candidates() -> tuple[Candidate, ...]:
@@ -101,6 +106,32 @@ def arena_candidates() -> tuple[Candidate, ...]:
         options = ",".join(f"{name}={value}" for name, value in own.items())
         texts.append(f"{text}:{options}" if options else text)
     return tuple(map(parse_candidate, texts))
+
+
+def make_arena_plan(
+    attention: str | None = None,
+    lengths: str | None = None,
+    *,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    batch_size: int | None = None,
+    rank: int | None = None,
+    cell_budget: float | None = None,
+    **common: Any,
+) -> ArenaPlan:
+    """A plan from words, as in `make_plan`, but of one length."""
+    numbers = [None] if lengths is None else parse_lengths(lengths)
+    if len(numbers) > 1:
+        raise ValueError(f"lengths is {lengths!r}; expected one number, or none: the tasks'")
+    plan = ArenaPlan(
+        choose_candidates(attention, arena_candidates, options),
+        length=numbers[0],
+        batch_size=batch_size,
+        rank=rank,
+        cell_budget=CELL_BUDGET if cell_budget is None else cell_budget,
+        common={name: value for name, value in common.items() if value is not None},
+    )
+    plan.plans()  # which checks all of it
+    return plan
 
 
 def run_arena(
@@ -172,7 +203,7 @@ class _Part(Watch):
 def _size(plan: Plan) -> float:
     """What a task takes, roughly in proportion."""
     pair = 2 if arena_task(plan.settings.what).pairs else 1
-    return float(pair * plan.settings.batch * plan.lengths[0] ** 2)
+    return float(pair * plan.settings.batch_size * plan.lengths[0] ** 2)
 
 
 def _kept(folder: Path, plan: Plan) -> int:
@@ -181,6 +212,10 @@ def _kept(folder: Path, plan: Plan) -> int:
     cells = read_results(folder).cells
     every = [(candidate.text, plan.lengths[0]) for candidate in plan.candidates]
     return sum(key in cells and cells[key].status == "measured" for key in every)
+
+
+def _or(given: int | None, usual: int) -> int:
+    return usual if given is None else given
 
 
 def _short(name: str) -> str:

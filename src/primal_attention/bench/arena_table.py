@@ -8,12 +8,11 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..runs.files import explained, write_bytes, write_json
 from .candidates import MATERIALISED, SOFTMAX
-from .results import Results, Status
-from .table import SKIPPED, short
+from .results import Results, Status, short
+from .table import SKIPPED, Summary, machine
 
 LEGEND = (
     "`softmax:materialised` has its N x N matrices in memory, as the paper's Transformer had; "
@@ -69,7 +68,7 @@ def _cell(task: str, results: Results, name: str) -> ArenaCell:
     peaks = [results.cells.get((unit, length)) for unit in (MATERIALISED, SOFTMAX)]
     materialised, fused = (None if unit is None else unit.peak_mb for unit in peaks)
     return ArenaCell(
-        task, name, length, results.settings.batch, cell.status, cell.reason,
+        task, name, length, results.settings.batch_size, cell.status, cell.reason,
         None if cell.seconds is None else 1000 * cell.seconds,
         _over(1.0, cell.over_materialised),
         _over(1.0, cell.over_softmax),
@@ -134,42 +133,38 @@ def arena_csv(cells: Sequence[ArenaCell]) -> str:
     return text.getvalue()
 
 
-def arena_markdown(found: Mapping[str, Results], command: str) -> str:
-    """All of it, with the command and the machine."""
+def arena_summary(found: Mapping[str, Results], command: str) -> Summary:
+    """Of all tasks, {task: results}."""
     cells, first = arena_cells(found), next(iter(found.values()))
-    place, settings = first.environment, first.settings
+    settings = first.settings
     work = "Training steps" if settings.mode == "training" else "Forward passes"
-    blocks = [
-        f"**{work} of the models of the Long-Range Arena: width {settings.width}, "
-        f"{settings.heads} heads, {settings.dtype}**",
-        f"    {command}",
-        f"{place['processor']}, {settings.threads} of {place['cores']} cores, torch "
-        f"{place['torch']}, primal-attention {place['primal-attention']}. Random tokens without "
-        f"padding, no dropout. Times are medians over {settings.repeats} interleaved rounds, "
-        "ratios medians of those within a round; every memory figure is from a process of its own.",
-        LEGEND,
-    ]
-    for quantity, title in titles(found).items():
-        lines = [header(cells), ["---", *("---:" for _ in found)], *rows(cells, quantity)]
-        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        blocks += [f"**{title}**", table]
-    if notes := reasons(cells):
-        blocks += ["**Not measured**", "\n".join(f"- {note}" for note in notes)]
-    return "\n\n".join(blocks) + "\n"
-
-
-def arena_json(found: Mapping[str, Results], command: str) -> dict[str, Any]:
-    return {
-        "command": command,
-        "environment": next(iter(found.values())).environment,
-        "settings": {task: results.settings.to_dict() for task, results in found.items()},
-        "cells": [dataclasses.asdict(cell) for cell in arena_cells(found)],
-    }
+    return Summary(
+        title=f"{work} of the models of the Long-Range Arena: width {settings.width}, "
+        f"{settings.heads} heads, {settings.dtype}",
+        command=command,
+        about=f"{machine(first)} Random tokens without padding, no dropout. Times are medians over "
+        f"{settings.repeats} interleaved rounds, ratios medians of those within a round; every "
+        "memory figure is from a process of its own.",
+        tables={
+            title: [header(cells), *rows(cells, quantity)]
+            for quantity, title in titles(found).items()
+        },
+        missing=reasons(cells),
+        document={
+            "command": command,
+            "environment": first.environment,
+            "settings": {task: results.settings.to_dict() for task, results in found.items()},
+            "cells": [dataclasses.asdict(cell) for cell in cells],
+        },
+        measured=any(cell.status == "measured" for cell in cells),
+        legend=LEGEND,
+    )
 
 
 def write_arena(folder: Path, found: Mapping[str, Results], command: str) -> None:
     """Write lra.json, lra.csv and lra.md."""
+    told = arena_summary(found, command)
     with explained(f"write into {folder}"):
-        write_json(folder / "lra.json", arena_json(found, command))
+        write_json(folder / "lra.json", told.document)
         write_bytes(folder / "lra.csv", arena_csv(arena_cells(found)).encode())
-        write_bytes(folder / "lra.md", arena_markdown(found, command).encode())
+        write_bytes(folder / "lra.md", told.markdown().encode())

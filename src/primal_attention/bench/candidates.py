@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from ..attention import AttentionInfo, attention_info, available_attentions, make_attention
+from ..grammar import parse_value, show_value
 from ..models.options import attention_settings
-from ..names import unknown
+from ..names import check_choice, unknown
 from .blocks import Floor, MaterialisedSoftmax
 from .settings import Settings
 
@@ -107,6 +108,29 @@ def parse_candidate(text: str) -> Candidate:
     return Candidate(text, name, tuple(options.items()))
 
 
+def choose_candidates(
+    text: str | None,
+    usual: Callable[[], tuple[Candidate, ...]],
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+) -> tuple[Candidate, ...]:
+    """The candidates that a text names, or the usual ones, each with the `options` of its attention
+    that it does not set itself: performer and performer.features=8 is `performer:features=8`."""
+    chosen = usual() if text is None else parse_candidates(text)
+    for name in options or {}:
+        names = {part.name for one in chosen for part in one.parts or (one,)} - {""}
+        check_choice("the attention of an option", name, sorted(names))
+    return tuple(_with_options(candidate, options) for candidate in chosen) if options else chosen
+
+
+def _with_options(one: Candidate, options: Mapping[str, Mapping[str, Any]]) -> Candidate:
+    if one.parts:
+        return parse_candidate("+".join(_with_options(part, options).text for part in one.parts))
+    known = dict(one.options)
+    more = [f"{n}={show_value(v)}" for n, v in options.get(one.name, {}).items() if n not in known]
+    joint = "," if ":" in one.text else ":"
+    return parse_candidate(f"{one.text}{joint}{','.join(more)}") if more else one
+
+
 def default_candidates() -> tuple[Candidate, ...]:
     """Everything: the references, and all attentions in all their kinds."""
     texts = [*REFERENCES, *(extra for extra in EXTRAS if extra not in REFERENCES)]
@@ -130,7 +154,7 @@ def _option(info: AttentionInfo, text: str) -> tuple[str, Any]:
         known = sorted(option for option in info.options if option not in MODEL_OPTIONS)
         if name not in known:
             raise ValueError(unknown(f"option of attention {info.name!r}:", name, known))
-        return name, _value(value)
+        return name, parse_value(value)
     words: dict[str, tuple[str, Any]] = {
         word: (option, word) for option, choices in _choices(info).items() for word in choices
     }
@@ -145,15 +169,3 @@ def _choices(info: AttentionInfo) -> dict[str, tuple[str, ...]]:
     """The options of an attention whose values are words of a fixed list."""
     hints = get_type_hints(info.build.__init__)
     return {o: get_args(hints[o]) for o in info.options if get_origin(hints[o]) is Literal}
-
-
-def _value(text: str) -> Any:
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

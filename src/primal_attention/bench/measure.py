@@ -8,7 +8,8 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -47,6 +48,17 @@ def timed(step: Callable[[], object], calls: int = 1) -> float:
     for _ in range(calls):
         step()
     return (time.perf_counter() - start) / calls
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """So many threads of torch inside a `with`."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def ratio(seconds: Sequence[float], unit: Sequence[float]) -> float:

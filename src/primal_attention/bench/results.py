@@ -46,6 +46,13 @@ class Cell:
     over_materialised: float | None = None
     beside: tuple[float, ...] = ()
 
+    def __str__(self) -> str:
+        start = f"N = {self.length}  {self.candidate}  "
+        if self.seconds is None or self.peak_mb is None:
+            return f"{start}{self.status}: {self.reason}"
+        floor = "" if self.over_floor is None else f"  {short(self.over_floor)} x floor"
+        return f"{start}{short(1e3 * self.seconds)} ms{floor}  {short(self.peak_mb)} MB"
+
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Cell:
         lists = {"rounds": tuple(fields["rounds"]), "beside": tuple(fields.get("beside", ()))}
@@ -59,7 +66,7 @@ class Results:
     settings: Settings
     candidates: tuple[str, ...]
     lengths: tuple[int, ...]
-    budget: float
+    cell_budget: float
     command: str
     environment: dict[str, Any]
     cells: dict[tuple[str, int], Cell] = field(default_factory=dict)
@@ -86,7 +93,7 @@ class Results:
             "format": FORMAT,
             "command": self.command,
             "settings": self.settings.to_dict(),
-            "budget": self.budget,
+            "budget": self.cell_budget,
             "environment": self.environment,
             "candidates": list(self.candidates),
             "lengths": list(self.lengths),
@@ -119,6 +126,12 @@ class Results:
             write_bytes(folder / "results.csv", self.csv().encode())
 
 
+def short(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    return f"{value:.{digits}f}"
+
+
 def read_results(folder: Path | str) -> Results:
     """The results in a folder; a RunError says what is wrong with them."""
     path = Path(folder) / FILE
@@ -131,7 +144,7 @@ def read_results(folder: Path | str) -> Results:
             settings=Settings.from_dict(found["settings"]),
             candidates=tuple(found["candidates"]),
             lengths=tuple(found["lengths"]),
-            budget=found["budget"],
+            cell_budget=found["budget"],
             command=found["command"],
             environment=found["environment"],
             cells={(cell.candidate, cell.length): cell for cell in cells},

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
-
-import torch
 
 from ..runs.errors import RunError
 from ..runs.files import explained
@@ -15,7 +13,7 @@ from ..runs.folder import create_folder, locked
 from ..train.environment import environment
 from .candidates import FLOOR, MATERIALISED, SOFTMAX, Candidate, parse_candidate
 from .growth import forecast
-from .measure import free_megabytes, interleaved, ratio
+from .measure import free_megabytes, interleaved, ratio, threads
 from .memory import DoesNotFit, MemoryMeter, StepFailed, TooSlow, one_line
 from .plan import Plan, Watch
 from .results import FILE, Cell, Growing, Results, read_results
@@ -46,7 +44,7 @@ def run_bench(
     folder = create_folder("bench", None, stem, {}) if out is None else Path(out)
     with explained(f"make {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder), _threads(plan.settings.threads):
+    with locked(folder), threads(plan.settings.threads):
         results = _open(folder, plan)
         with nullcontext(meter) if meter else open_meter(plan.settings) as own:
             _Bench(plan, results, folder, own, watch or Watch()).run()
@@ -86,7 +84,7 @@ class _Bench:
         job = (self.settings.to_dict(), candidate.text, length)
         try:
             peak = self.meter.peak(
-                MAKER, *job, seconds=self.plan.budget, device=self.settings.device
+                MAKER, *job, seconds=self.plan.cell_budget, device=self.settings.device
             )
         except DoesNotFit as error:
             self._put(Cell(candidate.text, length, "memory", str(error)))
@@ -96,10 +94,10 @@ class _Bench:
             self._put(Cell(candidate.text, length, "error", str(error)))
         else:
             needed = self.calls * peak.seconds
-            if needed <= self.plan.budget:
+            if needed <= self.plan.cell_budget:
                 return peak.megabytes
             reason = f"{self.calls} steps of {peak.seconds:.3g} s exceed the budget of "
-            reason += f"{self.plan.budget:g} s"
+            reason += f"{self.plan.cell_budget:g} s"
             self._put(Cell(candidate.text, length, "time", reason, peak_mb=peak.megabytes))
         return None
 
@@ -110,12 +108,12 @@ class _Bench:
             if cell is not None and cell.status in ("time", "memory"):
                 return Cell(name, length, cell.status, f"as at N = {shorter}: {_core(cell)}")
         seconds = forecast(self._before(name, "seconds", length), length)
-        if seconds is not None and self.calls * seconds.value > self.plan.budget:
+        if seconds is not None and self.calls * seconds.value > self.plan.cell_budget:
             return Cell(
                 name, length, "time",
                 f"{self.calls} steps would take about {self.calls * seconds.value:.3g} s (time "
                 f"grows as N^{seconds.exponent:.2f}), more than the budget of "
-                f"{self.plan.budget:g} s",
+                f"{self.plan.cell_budget:g} s",
             )  # fmt: skip
         memory = forecast(self._before(name, "peak_mb", length), length)
         free = free_megabytes(self.settings.device)
@@ -216,7 +214,7 @@ def _open(folder: Path, plan: Plan) -> Results:
         settings=plan.settings,
         candidates=tuple(candidate.text for candidate in plan.candidates),
         lengths=plan.lengths,
-        budget=plan.budget,
+        cell_budget=plan.cell_budget,
         command=plan.command,
         environment=environment(),
     )
@@ -232,13 +230,3 @@ def _open(folder: Path, plan: Plan) -> Results:
             )
     results.cells = {key: cell for key, cell in old.cells.items() if cell.status == "measured"}
     return results
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -31,7 +31,7 @@ class Settings:
     width: int = 64
     heads: int = 2
     rank: int = 20
-    batch: int = 1
+    batch_size: int = 1
     dtype: DType = "float32"
     device: str = "cpu"
     threads: int = 2
@@ -41,18 +41,27 @@ class Settings:
         check_choice("what", self.what, WHATS)
         check_choice("pass", self.mode, get_args(Mode))
         check_choice("dtype", self.dtype, get_args(DType))
-        for name in ("width", "heads", "rank", "batch", "threads", "repeats"):
+        for name in ("width", "heads", "rank", "batch_size", "threads", "repeats"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
         if self.width % self.heads:
             raise ValueError(f"heads is {self.heads}; expected a divisor of width = {self.width}")
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """As files have it, where the batch size is `batch`."""
+        fields = dataclasses.asdict(self)
+        return {"batch" if name == "batch_size" else name: v for name, v in fields.items()}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Settings:
-        return cls(**fields)
+        return cls(**{"batch_size" if name == "batch" else name: v for name, v in fields.items()})
+
+    def words(self) -> list[str]:
+        """As options of the command, `--pass` for `mode`."""
+        fields = dataclasses.asdict(self)
+        del fields["what"]
+        fields["pass"] = fields.pop("mode")
+        return command_words(fields)
 
     @property
     def layers(self) -> int:
@@ -72,12 +81,18 @@ class Settings:
             subject = f"{work} of {model}"
         return (
             f"{subject}: width {self.width}, {_count(self.heads, 'head')}, rank {self.rank}, "
-            f"batch {self.batch}, {self.dtype}, {self._place}"
+            f"batch {self.batch_size}, {self.dtype}, {self._place}"
         )
 
     @property
     def _place(self) -> str:
         return _count(self.threads, "thread") if self.device == "cpu" else self.device
+
+
+def command_words(fields: Mapping[str, Any]) -> list[str]:
+    """`--batch-size 1` for every field that is given."""
+    pairs = [(f"--{n.replace('_', '-')}", str(v)) for n, v in fields.items() if v is not None]
+    return [word for pair in pairs for word in pair]
 
 
 def _count(number: int, noun: str) -> str:

@@ -37,11 +37,11 @@ def make_inputs(settings: Settings, length: int) -> Tensor:
     torch.manual_seed(1)
     if settings.what in ARENA:
         task = arena_task(settings.what)
-        shape = (settings.batch, 2, length) if task.pairs else (settings.batch, length)
+        shape = (settings.batch_size, 2, length) if task.pairs else (settings.batch_size, length)
         return torch.randint(task.vocabulary, shape, device=settings.device)
     channels = settings.width if settings.what == "block" else CHANNELS
     dtype: torch.dtype = getattr(torch, settings.dtype)
-    return torch.randn(settings.batch, length, channels, device=settings.device, dtype=dtype)
+    return torch.randn(settings.batch_size, length, channels, device=settings.device, dtype=dtype)
 
 
 def make_step(settings: Settings, candidate: Candidate, inputs: Tensor) -> Step:

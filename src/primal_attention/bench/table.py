@@ -1,11 +1,14 @@
-"""The results as Markdown: a table for each quantity, and the reasons of what is missing."""
+"""The results for people: a table for each quantity, and the reasons of what is missing."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..runs.files import explained, write_bytes
-from .results import GROWING, Cell, Results
+from .results import GROWING, Cell, Results, short
 
 FIELDS = {"seconds": 1e3, "over_floor": 1.0, "over_softmax": 1.0, "peak_mb": 1.0}
 TITLES = {
@@ -15,6 +18,58 @@ TITLES = {
     "peak_mb": "Peak memory above inputs and parameters, MB",
 }
 SKIPPED = {"time": "too slow", "memory": "too large", "error": "error"}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What came out of a benchmark. `tables` are lines of cells by title, the first line a header;
+    `missing` are reasons of cells that were not measured, `document` is all of it as JSON."""
+
+    title: str
+    command: str
+    about: str
+    tables: Mapping[str, Sequence[Sequence[str]]]
+    missing: Sequence[str]
+    document: Mapping[str, Any]
+    measured: bool
+    legend: str = ""
+
+    def markdown(self) -> str:
+        """All of it, with the command and the machine."""
+        blocks = [f"**{self.title}**", f"    {self.command}", self.about]
+        blocks += [self.legend] if self.legend else []
+        for title, (head, *rows) in self.tables.items():
+            lines = [head, ["---", *("---:" for _ in head[1:])], *rows]
+            blocks += [f"**{title}**", "\n".join(f"| {' | '.join(line)} |" for line in lines)]
+        if self.missing:
+            blocks += ["**Not measured**", "\n".join(f"- {note}" for note in self.missing)]
+        return "\n\n".join(blocks) + "\n"
+
+
+def machine(results: Results) -> str:
+    """Where a benchmark ran, and with what."""
+    place = results.environment
+    return (
+        f"{place['processor']}, {results.settings.threads} of {place['cores']} cores, torch "
+        f"{place['torch']}, primal-attention {place['primal-attention']}."
+    )
+
+
+def summary(results: Results) -> Summary:
+    return Summary(
+        title=results.settings.title,
+        command=results.command,
+        about=f"{machine(results)} Times are medians over {results.settings.repeats} interleaved "
+        "rounds, ratios medians of those within a round; every memory figure is from a process of "
+        "its own. The exponent of growth is fitted over the upper half of the lengths.",
+        tables={
+            title: [header(results, quantity), *quantity_rows(results, quantity)]
+            for quantity, title in TITLES.items()
+        },
+        missing=reasons(results),
+        document=results.to_dict(),
+        measured=any(cell.status == "measured" for cell in results.cells.values()),
+    )
 
 
 def quantity_rows(results: Results, quantity: str) -> list[list[str]]:
@@ -47,12 +102,6 @@ def cell_text(cell: Cell | None, quantity: str) -> str:
     return "–" if cell.status == "measured" else SKIPPED[cell.status]
 
 
-def short(value: float) -> str:
-    """Three significant digits, without an exponent."""
-    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
-    return f"{value:.{digits}f}"
-
-
 def reasons(results: Results) -> list[str]:
     """A line for each cell that is not measured; equal ones of several lengths together."""
     lines: dict[tuple[str, str], list[int]] = {}
@@ -69,37 +118,8 @@ def reasons(results: Results) -> list[str]:
     return [f"{n} at N = {', '.join(map(str, at))}: {text}" for (n, text), at in lines.items()]
 
 
-def markdown(results: Results) -> str:
-    """All of it, with the command and the machine."""
-    place = results.environment
-    blocks = [
-        f"**{results.settings.title}**",
-        f"    {results.command}",
-        f"{place['processor']}, {results.settings.threads} of {place['cores']} cores, torch "
-        f"{place['torch']}, primal-attention {place['primal-attention']}. Times are medians over "
-        f"{results.settings.repeats} interleaved rounds, ratios medians of those within a round; "
-        "every memory figure is from a process of its own. The exponent of growth is fitted over "
-        "the upper half of the lengths.",
-    ]
-    for quantity, title in TITLES.items():
-        lines = [_row(header(results, quantity)), _row(_rule(results, quantity))]
-        lines += [_row(row) for row in quantity_rows(results, quantity)]
-        blocks += [f"**{title}**", "\n".join(lines)]
-    if notes := reasons(results):
-        blocks += ["**Not measured**", "\n".join(f"- {note}" for note in notes)]
-    return "\n\n".join(blocks) + "\n"
-
-
 def write_table(results: Results, folder: Path) -> Path:
     path = folder / "table.md"
     with explained(f"write {path}"):
-        write_bytes(path, markdown(results).encode())
+        write_bytes(path, summary(results).markdown().encode())
     return path
-
-
-def _rule(results: Results, quantity: str) -> list[str]:
-    return ["---", *("---:" for _ in header(results, quantity)[1:])]
-
-
-def _row(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"

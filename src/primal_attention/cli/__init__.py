@@ -7,7 +7,17 @@ import sys
 import traceback
 from collections.abc import Sequence
 
+from ..runs.extras import MissingExtra, needs_extra
+
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
+
+# what an option was called before, by command; written commands go on working
+FORMER = {
+    "train": {"--accelerator": "--device"},
+    "bench": {"--length": "--lengths", "--batch": "--batch-size", "--budget": "--cell-budget"},
+    "cost": {"--length": "--lengths", "--batch": "--batch-size", "--d": "--width"},
+    "data": {"--folder": "--out"},
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -18,15 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; an error is one sentence on stderr."""
     try:
-        from typer import TyperException
+        with needs_extra("train", "the command needs"):
+            from typer import TyperException
 
-        from .app import app
-    except ModuleNotFoundError as missing:
-        if missing.name != "typer":
-            raise
-        return _say("the command needs typer; install 'primal-attention[train]'", FAILED)
+            from .app import app
+    except MissingExtra as missing:
+        return _say(str(missing), FAILED)
     try:
-        code = app(list(arguments), prog_name="primal", standalone_mode=False)
+        code = app(_spelled_now(arguments), prog_name="primal", standalone_mode=False)
         sys.stdout.flush()
         return int(code or 0)
     except TyperException as wrong:
@@ -45,6 +54,13 @@ def run(arguments: Sequence[str]) -> int:
         if os.environ.get("PRIMAL_DEBUG"):
             traceback.print_exc()
         return _say(_sentence(error), FAILED)
+
+
+def _spelled_now(arguments: Sequence[str]) -> list[str]:
+    """The arguments, with former names of options replaced."""
+    former = FORMER.get(arguments[0], {}) if arguments else {}
+    words = (word.partition("=") for word in arguments)
+    return [f"{former.get(name, name)}{equals}{value}" for name, equals, value in words]
 
 
 def _say(sentence: str, code: int) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..grammar import parse_attention, parse_options, parse_seeds
 from ..version import __version__
 from .bench import EPILOG as BENCH_EPILOG
 from .bench import bench
@@ -19,14 +20,12 @@ from .options import (
     AsJson,
     DataDir,
     Layers,
+    Option,
     Protocol,
     Quiet,
     Recipe,
     config_options,
     given,
-    parse_attention,
-    parse_options,
-    parse_seeds,
     usual_attention,
 )
 from .report import EPILOG as REPORT_EPILOG
@@ -80,13 +79,7 @@ def train(
         ),
     ] = None,
     layers: Layers = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ATTENTION.NAME=VALUE",
-            help="An option of an attention (primal list names them); may be repeated.",
-        ),
-    ] = None,
+    option: Option = None,
     recipe: Recipe = "default",
     protocol: Protocol = "holdout",
     seed: Annotated[int | None, typer.Option(help="Random seed.", show_default="0")] = None,

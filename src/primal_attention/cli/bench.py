@@ -1,29 +1,32 @@
-"""`primal bench`: its options. What needs torch is imported when the command runs."""
+"""`primal bench`. What needs torch is imported when the command runs."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from .options import AsJson, Heads, Option, Quiet, Width
+from .settings import UsageError, usage
+
 EPILOG = (
-    "Examples: primal bench --attention softmax,primal:tied,linear --length 512:8192:x2; "
+    "Examples: primal bench --attention softmax,primal:tied,linear --lengths 512:8192:x2; "
     "primal bench lra --out bench/table3; "
-    "primal bench lra/text --batch 4 --attention softmax+primal,primal"
+    "primal bench lra/text --batch-size 4 --attention softmax+primal,primal"
 )
 
 
 def bench(
     what: Annotated[
-        str | None,
+        str,
         typer.Argument(
             metavar="[WHAT]",
-            show_default="block",
             help="block: attention with its projections. encoder: 2-layer classifier. lra/text, "
             "lra/listops, ...: the task's model. lra: all five tasks, as in the paper's Table 3.",
         ),
-    ] = None,
+    ] = "block",
     *,
     attention: Annotated[
         str | None,
@@ -35,7 +38,8 @@ def bench(
             show_default="everything",
         ),
     ] = None,
-    length: Annotated[
+    option: Option = None,
+    lengths: Annotated[
         str | None,
         typer.Option(
             help="Lengths: first:last:xK, or numbers between commas.",
@@ -50,15 +54,15 @@ def bench(
             "where there is one; of an encoder with the optimiser.",
         ),
     ] = "training",
-    width: Annotated[int, typer.Option(help="Width of the sequences.")] = 64,
-    heads: Annotated[int, typer.Option(help="Attention heads.")] = 2,
+    width: Width = 64,
+    heads: Heads = 2,
     rank: Annotated[
         int | None,
         typer.Option(
             help="Rank, for the attentions that have one.", show_default="20, or the task's"
         ),
     ] = None,
-    batch: Annotated[
+    batch_size: Annotated[
         int | None,
         typer.Option(
             help="Sequences in a batch.",
@@ -72,12 +76,13 @@ def bench(
         int | None,
         typer.Option(help="Rounds; the median counts.", show_default="5; for lra 3"),
     ] = None,
-    budget: Annotated[
-        float | None,
+    cell_budget: Annotated[
+        str | None,
         typer.Option(
-            help="Seconds that one candidate may take at one length, all repeats together; what "
-            "would take longer is skipped.",
-            show_default="20; for lra 60",
+            metavar="TIME",
+            help="Time that one candidate may take at one length, 20s or 1m, all repeats together; "
+            "what would take longer is skipped.",
+            show_default="20s; for lra 60s",
         ),
     ] = None,
     accuracies: Annotated[
@@ -96,26 +101,48 @@ def bench(
             show_default="a new one under bench",
         ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure time and memory of attentions against length: tables, CSV, JSON and pictures."""
-    what = what or "block"
-    common: dict[str, Any] = {
-        "mode": pass_, "width": width, "heads": heads, "dtype": dtype, "device": device,
-        "threads": threads,
-    }  # fmt: skip
-    own: dict[str, Any] = {"batch": batch, "rank": rank, "repeats": repeats, "budget": budget}
-    if what == "lra":
-        from .bench_arena import arena_plan, measure_arena
-        from .settings import UsageError
+    from ..bench import read_accuracies
+    from ..bench.jobs import make_job
+    from ..grammar import parse_options, parse_time
+    from ..report.bench_figures import draw_bench
+    from . import FAILED, INTERRUPTED
+    from .bench_watch import BenchWatch
+    from .progress import Display
+    from .show import console, show_json, show_rows, show_table, show_text
 
-        if accuracies:
-            raise UsageError("--accuracies is given for lra; expected one task, such as lra/text")
-        tasks = arena_plan(attention, length, **own, **common)
-        measure_arena(tasks, out, quiet=quiet, as_json=as_json)
-        return
-    from .bench_run import measure, plan_for
-
-    plan = plan_for(attention, length, what=what, **own, **common)
-    measure(plan, out, accuracies or [], quiet=quiet, as_json=as_json)
+    if what == "lra" and accuracies:
+        raise UsageError("--accuracies is given for lra; expected one task, such as lra/text")
+    with usage():
+        job = make_job(
+            what, attention, lengths, options=parse_options(option or ()), mode=pass_, width=width,
+            heads=heads, rank=rank, batch_size=batch_size, dtype=dtype, device=device,
+            threads=threads, repeats=repeats,
+            cell_budget=None if cell_budget is None else parse_time(cell_budget),
+        )  # fmt: skip
+    known = read_accuracies(accuracies or [])  # a wrong file is told before the work, not after
+    with Display(console(stderr=True), quiet=quiet) as display:
+        watch = BenchWatch(display)
+        try:
+            folder = job.run(out, watch=watch)
+        except KeyboardInterrupt:
+            display.close()
+            if watch.folder is not None:
+                command = f"{job.command} --out {shlex.quote(str(watch.folder))}"
+                display.say(f"\ninterrupted; continue with: {command}")
+            raise typer.Exit(INTERRUPTED) from None
+        if what != "lra" and (note := draw_bench(folder, known)):
+            display.say(note)
+    found = job.summary(folder)
+    if as_json:
+        show_json({"folder": str(folder), **found.document})
+    else:
+        for title, (head, *rows) in found.tables.items():
+            show_table(head, rows, title=title, numbers=True)
+        show_text(*found.missing, found.legend.replace("`", ""))
+        show_rows({"results": str(folder)})
+    if not found.measured:
+        raise typer.Exit(FAILED)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..runs.extras import MissingExtra
+from .options import AsJson
 from .settings import UsageError
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ def convert(
         str | None,
         typer.Option("--class", help="A class of transformers.", show_default="from config.json"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Replace attentions of a model by primal attention; CHANGES THE FUNCTION until trained."""
     if (distill > 0) != (batches is not None):
@@ -73,8 +75,10 @@ def convert(
         raise UsageError("--distill is given without --out; expected a folder for the result")
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} exists and is not empty; expected a new folder")
-    from ..convert import convert_, distill_, plan, save
-    from ..convert.opening import copy_companions, open_model, read_batches
+    from ..convert import plan
+    from ..convert.opening import open_model, parse_layers, write_converted
+    from ..report.convert_figure import conversion
+    from .show import show_json
 
     found, trained = open_model(model, model_class)
     planned = plan(
@@ -85,52 +89,31 @@ def convert(
     if not as_json:
         show_plan(planned, trained)
     if out is not None:
-        convert_(found, planned)
+        rows = write_converted(
+            found, planned, model, out, batches=batches, batch_size=batch_size, steps=distill
+        )
         if batches is not None:
-            rows = distill_(found, read_batches(batches, batch_size), steps=distill)
             result["distilled"] = [row._asdict() for row in rows]
-        save(found, out)
-        copy_companions(model, out)
-        _draw(planned, out)
+        with suppress(MissingExtra):  # pictures are an extra
+            conversion(planned, out / "layers")
         result["out"] = str(out)
     if as_json:
-        from .show import show_json
-
         show_json(result)
     elif out is not None:
         show_result(result, out)
 
 
-def parse_layers(text: str) -> str | int | slice:
-    """ "-1" is an index, "2:5" a slice; everything else a name or pattern, as `plan` takes it."""
-    if re.fullmatch(r"-?\d+", text):
-        return int(text)
-    if re.fullmatch(r"-?\d*:-?\d*", text):
-        first, last = (int(part) if part else None for part in text.split(":"))
-        return slice(first, last)
-    return text
-
-
 def show_plan(planned: Plan, trained: bool) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     from ..convert.planning import WARNING
-    from .show import console
+    from .show import show_table, show_text
 
     head, *rows, total = planned.table()
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in head:
-        table.add_column(column, overflow="fold")
-    for row, line in zip(planned.rows, rows, strict=True):
-        table.add_row(*map(Text, line), style="" if row.settings else "dim")
-    table.add_row(*map(Text, total), style="bold")
-    out = console()
-    out.print(Text(planned.model))
-    out.print(table, highlight=False)
-    out.print(Text(WARNING, style="yellow"))
+    styles = ["" if row.settings else "dim" for row in planned.rows]
+    show_text(planned.model)
+    show_table(head, [*rows, total], styles=[*styles, "bold"])
+    show_text(WARNING, style="yellow")
     if not trained:
-        out.print(Text("The model is untrained: nothing was read but its config.json."))
+        show_text("The model is untrained: nothing was read but its config.json.")
 
 
 def show_result(result: dict[str, Any], out: Path) -> None:
@@ -143,14 +126,3 @@ def show_result(result: dict[str, Any], out: Path) -> None:
     rows["folder"] = str(out)
     rows["next"] = f'model = primal_attention.load("{out}"), then train it'
     show_rows(rows)
-
-
-def _draw(planned: Plan, out: Path) -> None:
-    """Pictures are an extra: without matplotlib there are none."""
-    from ..report.convert_figure import conversion
-
-    try:
-        conversion(planned, out / "layers")
-    except ModuleNotFoundError as missing:
-        if missing.name != "matplotlib":
-            raise

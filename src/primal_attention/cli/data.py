@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from .options import AsJson, DataDir, Quiet
-from .settings import UsageError
+from .settings import UsageError, usage
 
 data_app = typer.Typer(help="Which data sets are here; fetch or make some.", add_completion=False)
 generate_app = typer.Typer(
@@ -49,7 +48,7 @@ def show(context: typer.Context, data_dir: DataDir = None, as_json: AsJson = Fal
 def get(
     name: Annotated[str, typer.Argument(metavar="SET", help="What to fetch: cifar10.")],
     data_dir: DataDir = None,
-    folder: Annotated[
+    out: Annotated[
         Path | None, typer.Option(help="Where to put it.", show_default="DATA_DIR/SET")
     ] = None,
     quiet: Quiet = False,
@@ -57,23 +56,20 @@ def get(
     """Fetch a data set; every file is compared with its official checksum."""
     from ..names import unknown
     from ..tasks.cifar10 import get as get_cifar10
+    from .progress import Display
     from .show import console
 
     if name != "cifar10":
         raise UsageError(unknown("data set to fetch:", name, ["cifar10"]))
-    target = _target(folder, data_dir, "cifar10")
-    lines = console(stderr=True)
-
-    def say(line: str) -> None:
-        lines.print(line, highlight=False, markup=False)
-
-    print(get_cifar10(target, progress=None if quiet else say))
+    target = _target(out, data_dir, "cifar10")
+    with Display(console(stderr=True), quiet=quiet) as display:
+        print(get_cifar10(target, progress=display.say))
 
 
 @generate_app.command(epilog="Example: primal data generate listops --data-dir ~/data")
 def listops(
     data_dir: DataDir = None,
-    folder: Annotated[
+    out: Annotated[
         Path | None, typer.Option(help="Where to put it.", show_default="DATA_DIR/lra/listops-1000")
     ] = None,
     train: Annotated[int, typer.Option(min=1, help="Training cases.")] = 96_000,
@@ -91,23 +87,19 @@ def listops(
     from ..tasks.lra.listops_generate import PUBLISHED, generate
     from ..tasks.lra.listops_trees import ListOpsSettings
 
-    try:
+    with usage():
         settings = ListOpsSettings(
             train=train, validation=validation, test=test, max_depth=max_depth, max_args=max_args,
             min_length=min_length, max_length=max_length, seed=seed,
         )  # fmt: skip
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    target = _target(folder, data_dir, "lra/listops-1000")
-    with progress_bar("ListOps", quiet) as bar:
-        made = generate(target, settings, workers=_workers(workers), progress=bar)
-    _report(target, made._asdict(), PUBLISHED)
+    target = _target(out, data_dir, "lra/listops-1000")
+    _make(generate, "ListOps", target, settings, workers, quiet, PUBLISHED)
 
 
 @generate_app.command(epilog="Example: primal data generate pathfinder --data-dir ~/data")
 def pathfinder(
     data_dir: DataDir = None,
-    folder: Annotated[
+    out: Annotated[
         Path | None,
         typer.Option(
             help="Where to put it.",
@@ -123,62 +115,41 @@ def pathfinder(
     from ..tasks.lra.pathfinder_generate import PUBLISHED, PathfinderSettings, generate
 
     settings = PathfinderSettings(pictures=pictures, seed=seed)
-    target = _target(folder, data_dir, "lra/pathfinder32/curv_contour_length_14")
-    with progress_bar("Pathfinder", quiet) as bar:
-        made = generate(target, settings, workers=_workers(workers), progress=bar)
-    _report(target, made._asdict(), PUBLISHED)
+    target = _target(out, data_dir, "lra/pathfinder32/curv_contour_length_14")
+    _make(generate, "Pathfinder", target, settings, workers, quiet, PUBLISHED)
 
 
-def _target(folder: Path | None, data_dir: Path | None, name: str) -> Path:
+def _target(out: Path | None, data_dir: Path | None, name: str) -> Path:
     from ..tasks.folders import ENVIRONMENT, data_folder
 
-    if folder is not None:
-        return folder.expanduser()
+    if out is not None:
+        return out.expanduser()
     root = data_folder(data_dir)
     if root is None:
-        raise UsageError(f"no folder is given; expected --folder, --data-dir or {ENVIRONMENT}")
+        raise UsageError(f"no folder is given; expected --out, --data-dir or {ENVIRONMENT}")
     return root / name
 
 
-def _workers(given: int | None) -> int:
-    return given or os.cpu_count() or 1
+def _make(
+    generate: Callable[..., Any],
+    title: str,
+    target: Path,
+    settings: Any,
+    workers: int | None,
+    quiet: bool,
+    published: dict[str, str],
+) -> None:
+    """Make a set, and print what was made next to what is published of the benchmark."""
+    from .progress import Display
+    from .show import console, show_rows
 
-
-def _report(target: Path, facts: dict[str, Any], published: dict[str, str]) -> None:
-    """What was made, next to what is published of the benchmark."""
-    from .show import show_rows
-
+    with Display(console(stderr=True), quiet=quiet) as display:
+        count = workers or os.cpu_count() or 1
+        made = generate(target, settings, workers=count, progress=display.counter(title))
     rows = {"folder": str(target)}
-    for name, value in facts.items():
+    for name, value in made._asdict().items():
         several = isinstance(value, dict)
         rows[name] = ", ".join(f"{k} {v}" for k, v in value.items()) if several else str(value)
         if name in published:
             rows[name] += f" (published: {published[name]})"
     show_rows(rows)
-
-
-@contextmanager
-def progress_bar(title: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A live bar on a terminal, a line for every tenth elsewhere."""
-    if quiet:
-        yield None
-        return
-    from rich.progress import Progress
-
-    from .show import console
-
-    lines = console(stderr=True)
-    if lines.is_terminal:
-        with Progress(console=lines, transient=True) as live:
-            bar = live.add_task(title)
-            yield lambda done, total: live.update(bar, completed=done, total=total)
-        return
-    told = -1
-
-    def tell(done: int, total: int) -> None:
-        nonlocal told
-        if 10 * done // total > told:
-            told = 10 * done // total
-            lines.print(f"{title}: {done} of {total} parts", highlight=False)
-
-    yield tell

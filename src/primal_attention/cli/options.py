@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
-import re
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
@@ -26,6 +24,15 @@ DataDir = Annotated[
         file_okay=False,
         help="Folder with data sets.",
         show_default="from the variable PRIMAL_ATTENTION_DATA",
+    ),
+]
+Width = Annotated[int, typer.Option(help="Width of the model.")]
+Heads = Annotated[int, typer.Option(help="Attention heads of a layer.")]
+Option = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ATTENTION.NAME=VALUE",
+        help="An option of an attention (primal list names them); may be repeated.",
     ),
 ]
 Layers = Annotated[
@@ -98,6 +105,11 @@ PANELS: dict[str, dict[str, str]] = {
 }
 
 
+def spelled(field: str) -> str:
+    """The option of a setting; where to compute is the device, as everywhere."""
+    return "--device" if field == "accelerator" else f"--{field.replace('_', '-')}"
+
+
 def config_options(command: F) -> F:
     """Give a command that takes **options one option for each field in PANELS; an option that is
     not on the command line is None."""
@@ -108,7 +120,7 @@ def config_options(command: F) -> F:
         shown = panel != "Machine"  # the recipe says what is computed, not where
         for name, text in fields.items():
             option = typer.Option(
-                f"--{name.replace('_', '-')}",
+                spelled(name),
                 help=text,
                 show_default="from recipe" if shown else str(defaults[name]),
                 rich_help_panel=panel,
@@ -137,69 +149,6 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def parse_attention(text: str, layers: int | None) -> tuple[str, ...]:
-    """One name per layer: `primal` for all layers (two unless told), or `softmax,primal`, or with
-    repetitions `softmax*11,primal`."""
-    names: tuple[str, ...] = ()
-    for part in text.split(","):
-        name, times, number = (word.strip() for word in part.partition("*"))
-        if times and not re.fullmatch("[1-9][0-9]*", number):
-            raise ValueError(f"--attention is {text!r}; expected names as in softmax*11,primal")
-        names += (name,) * int(number or 1)
-    if len(names) == 1:
-        count = 2 if layers is None else layers
-        if count < 1:
-            raise ValueError(f"--layers is {count}; expected at least 1")
-        return names * count
-    if layers not in (None, len(names)):
-        raise ValueError(
-            f"--layers is {layers} but --attention names {len(names)} layers ({text}); expected "
-            "one name, or one for each layer"
-        )
-    return names
-
-
-def parse_options(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Options of attentions as on the command line, `performer.features=128`, by attention. A value
-    is read as JSON where it is JSON, and is a word otherwise."""
-    found: dict[str, dict[str, Any]] = {}
-    for text in texts:
-        parts = re.fullmatch(r"(\w+)\.(\w+)=(.+)", text)
-        if parts is None:
-            raise ValueError(f"--option is {text!r}; expected attention.name=value")
-        name, option, value = parts.groups()
-        if option in found.setdefault(name, {}):
-            raise ValueError(f"--option {name}.{option} is given twice; expected it once")
-        try:
-            found[name][option] = json.loads(value)
-        except json.JSONDecodeError:
-            found[name][option] = value
-    return found
-
-
-def show_options(options: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The inverse of `parse_options`."""
-    return [
-        f"{name}.{option}={value if isinstance(value, str) else json.dumps(value)}"
-        for name, own in options.items()
-        for option, value in own.items()
-    ]
-
-
-def parse_seeds(text: str) -> list[int]:
-    """Seeds as on the command line: `0-4`, `0,3,7` or `0-2,7`."""
-    seeds: list[int] = []
-    for part in text.split(","):
-        found = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
-        if last < first:
-            raise ValueError(f"--seeds is {text!r}; expected numbers as in 0-4 or 0,3,7")
-        seeds += range(first, last + 1)
-    if len(set(seeds)) < len(seeds):
-        raise ValueError(f"--seeds is {text!r}; expected each seed once")
-    return seeds
-
-
 def _defaults() -> dict[str, Any]:
     return {field.name: field.default for field in dataclasses.fields(RunConfig)}
 
@@ -221,6 +170,4 @@ def _number_or_none(name: str, text: str, kind: type) -> float | None:
         return cast(float, kind(text))
     except ValueError:
         expected = "an integer" if kind is int else "a number"
-        raise ValueError(
-            f"--{name.replace('_', '-')} is {text!r}; expected {expected} or none"
-        ) from None
+        raise ValueError(f"{spelled(name)} is {text!r}; expected {expected} or none") from None

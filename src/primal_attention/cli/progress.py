@@ -1,8 +1,9 @@
-"""What a run shows on stderr while it trains: a live line on a terminal, plain lines elsewhere."""
+"""What commands show on stderr at work: a live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,98 +19,63 @@ PLAIN_SECONDS = 5.0  # between plain lines
 LIVE_SECONDS = 0.2  # between refreshes of the live line
 
 
-class Watch(Observer):
-    """Remembers where the run lies, for the message after Ctrl-C. By itself it is silent."""
+class Display:
+    """Lines, and below them one live line, where there is a terminal. It is drawn from the calls
+    alone, so that no thread takes time from the work, and it is gone at the end."""
 
-    def __init__(self) -> None:
-        self.run: Path | None = None
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console, self.quiet = console, quiet
+        self.live = console.is_terminal and not quiet
+        self._progress: Progress | None = None
+        self._line, self._drawn, self._said = TaskID(0), 0.0, 0.0
 
-    def run_started(self, start: RunStart) -> None:
-        self.run = start.run
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        if not self.quiet:
+            self._said = time.monotonic()
+            self._console.print(text, highlight=False, markup=False, soft_wrap=not self.live)
+
+    def say_seldom(self, text: str | Callable[[], str], *, at_once: bool = False) -> None:
+        """A line, unless there was one within the last seconds, or there is a live line."""
+        if not self.live and (at_once or time.monotonic() - self._said >= PLAIN_SECONDS):
+            self.say(text if isinstance(text, str) else text())
+
+    def draw(self, done: int, total: int | None, text: str, figures: str = "") -> None:
+        """The live line: how far the work is, and the time that is left at the pace since the first
+        call; `close` begins a new one."""
+        if not self.live:
+            return
+        if self._progress is None:
+            self._open(done, total)
+        if self._progress is not None:
+            self._progress.update(self._line, completed=done, total=total)
+            now = time.monotonic()
+            if now - self._drawn > LIVE_SECONDS or done == total:
+                self._drawn = now
+                self._progress.update(self._line, description=text, figures=figures, refresh=True)
+
+    def counter(self, title: str) -> Callable[[int, int], None]:
+        """To be told how many parts of how many are done."""
+
+        def tell(done: int, total: int) -> None:
+            self.draw(done, total, title, f"{done} of {total}")
+            self.say_seldom(f"{title}: {done} of {total} parts", at_once=done in (0, total))
+
+        return tell
 
     def close(self) -> None:
         """Leave the terminal clean."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
 
+    def __enter__(self) -> Display:
+        return self
 
-class PlainLines(Watch):
-    """A line after an epoch and a part of a store, the first and the last one and others every few
-    seconds."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self._console, self._last = console, 0.0
-        self._began, self._before = 0.0, 0  # when this process began, and the steps done before
-        self._store = ""  # the one that is being built
-
-    def building(self, event: Building) -> None:
-        now = time.monotonic()
-        goes_on = event.name == self._store and event.done != event.total
-        if goes_on and now - self._last < PLAIN_SECONDS:
-            return
-        self._store, self._last = event.name, now
-        self._line(f"reading {event.name}, once: {_count(event)}")
-
-    def run_started(self, start: RunStart) -> None:
-        super().run_started(start)
-        self._began, self._before, self._steps = time.monotonic(), start.step, start.steps
-        self._last = 0.0
-        self._line(_opening(start))
-
-    def epoch(self, event: EpochEvent) -> None:
-        now = time.monotonic()
-        if event.epoch < event.epochs and now - self._last < PLAIN_SECONDS:
-            return
-        self._last = now
-        pace = (now - self._began) / max(event.step - self._before, 1)
-        left = _minutes(pace * (self._steps - event.step))
-        count = f"{event.epoch:>{len(str(event.epochs))}}/{event.epochs}"
-        self._line(
-            f"epoch {count}  {_losses(event)}  {event.split} {100 * event.accuracy:.1f} % "
-            f"(best {100 * event.best_accuracy:.1f} %)  left {left}"
-        )
-
-    def _line(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
-class LiveLine(Watch):
-    """One line: epoch, step, losses, accuracy and the time left. It is drawn from the events alone,
-    so that no thread takes time from the training, and it is gone at the end."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self._console = console
-        self._progress: Progress | None = None
-        self._line = TaskID(0)
-        self._drawn = 0.0
-        self._accuracy = ""
-        self._store = ""  # the one that is being built
-
-    def run_started(self, start: RunStart) -> None:
-        super().run_started(start)
+    def __exit__(self, *error: object) -> None:
         self.close()
-        self._console.print(_opening(start), highlight=False, markup=False)
-        self._accuracy = ""
-        # rich measures the pace from the steps done in this process: those before do not count
-        self._open(start.step, start.steps)
-        self._epochs = start.config.epochs
-
-    def building(self, event: Building) -> None:
-        if event.name != self._store:
-            self._open(event.done, event.total)
-            self._store = event.name
-        self._draw(event.done, event.total, f"reading {event.name}, once:", _count(event))
-
-    def step(self, event: StepEvent) -> None:
-        epoch = f"epoch {event.epoch}/{self._epochs} step {event.batch}/{event.batches}"
-        self._draw(event.step, event.steps, epoch, f"{_losses(event)}{self._accuracy}")
-
-    def epoch(self, event: EpochEvent) -> None:
-        self._accuracy = f" {event.split} {100 * event.accuracy:.1f} %"
 
     def _open(self, done: int, total: int | None) -> None:
-        """A new line, in the place of one that was."""
-        self.close()
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
@@ -125,28 +91,58 @@ class LiveLine(Watch):
         self._drawn = 0.0
         self._progress.start()
 
-    def _draw(self, done: int, total: int | None, description: str, figures: str) -> None:
-        if self._progress is None:
-            return
-        self._progress.update(self._line, completed=done, total=total)
-        now = time.monotonic()
-        if now - self._drawn > LIVE_SECONDS or done == total:
-            self._drawn = now
-            self._progress.update(
-                self._line, description=description, figures=figures, refresh=True
-            )
+
+class Watch(Observer):
+    """Shows how runs train. It remembers where the run lies, for the message after Ctrl-C."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self.run: Path | None = None
+        self._accuracy = self._store = ""  # of the last epoch; the one that is being built
+        self._began, self._before = 0.0, 0  # when this process began, and the steps done before
+
+    def building(self, event: Building) -> None:
+        if event.name != self._store:
+            self._display.close()
+        text = f"reading {event.name}, once:"
+        ends = event.name != self._store or event.done == event.total
+        self._store = event.name
+        self._display.draw(event.done, event.total, text, _count(event))
+        self._display.say_seldom(f"{text} {_count(event)}", at_once=ends)
+
+    def run_started(self, start: RunStart) -> None:
+        self.run, self._start, self._accuracy, self._first = start.run, start, "", True
+        self._began = time.monotonic()
+        self._display.close()
+        self._display.say(_opening(start))
+
+    def step(self, event: StepEvent) -> None:
+        epochs = self._start.config.epochs
+        text = f"epoch {event.epoch}/{epochs} step {event.batch}/{event.batches}"
+        self._display.draw(event.step, event.steps, text, f"{_losses(event)}{self._accuracy}")
+
+    def epoch(self, event: EpochEvent) -> None:
+        self._accuracy = f" {event.split} {100 * event.accuracy:.1f} %"
+        ends = self._first or event.epoch == event.epochs
+        self._display.say_seldom(lambda: self._epoch(event), at_once=ends)
+        self._first = False
+
+    def _epoch(self, event: EpochEvent) -> str:
+        pace = (time.monotonic() - self._began) / max(event.step - self._start.step, 1)
+        count = f"{event.epoch:>{len(str(event.epochs))}}/{event.epochs}"
+        return (
+            f"epoch {count}  {_losses(event)} {self._accuracy} (best "
+            f"{100 * event.best_accuracy:.1f} %)  left "
+            f"{_minutes(pace * (self._start.steps - event.step))}"
+        )
 
     def close(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
+        self._display.close()
 
 
 def watch(console: Console, *, quiet: bool) -> Watch:
-    """The observer that fits where stderr goes."""
-    if quiet:
-        return Watch()
-    return LiveLine(console) if console.is_terminal else PlainLines(console)
+    """The observer of runs that fits where stderr goes."""
+    return Watch(Display(console, quiet=quiet))
 
 
 def _opening(start: RunStart) -> str:

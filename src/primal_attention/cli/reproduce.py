@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import re
+import dataclasses
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import AsJson, DataDir, Quiet, parse_seeds
-from .sweep import Cluster, Cpus, Gpus, Place, Workers
+from ..grammar import parse_seeds, parse_time
+from .options import AsJson, DataDir, Quiet
+from .settings import usage
+from .sweep import Cluster, Cpus, Gpus, Workers, sweeping
 
 if TYPE_CHECKING:
     from ..reproduce import Line, PaperTable
 
 EPILOG = "Example: primal reproduce table1/JapaneseVowels --seeds 0-2 --budget 30m"
-SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def reproduce(
@@ -76,76 +77,47 @@ def reproduce(
     from ..reproduce import fill, parse_name, table
     from ..reproduce.fill import check_protocol
     from ..reproduce.write import write_all
-    from .bench_run import bench_watch
-    from .settings import UsageError
-    from .show import console
+    from .bench_watch import BenchWatch
+    from .progress import Display
+    from .show import console, show_json
 
-    try:
+    with usage():
         table_name, part = parse_name(name)
         check_protocol(table_name, protocol)
         chosen = parse_seeds(seeds)
         seconds = None if budget is None else parse_time(budget)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    watch = bench_watch(console(stderr=True), quiet)
-    try:
+    with (
+        sweeping(workers, cluster, cpus, gpus, quiet=quiet) as place,
+        Display(console(stderr=True), quiet=quiet) as display,
+    ):
         lines = fill(
             name, out,
             seeds=chosen, protocol=protocol, quick=quick, budget=seconds, data_dir=data_dir,
-            adopted=runs or [], retry=retry,
-            engine=Place(workers, cluster, cpus, gpus, quiet=quiet), watch=watch,
+            adopted=runs or [], retry=retry, engine=place, watch=BenchWatch(display),
         )  # fmt: skip
-    finally:
-        watch.close()
     found = table(table_name)
     options = {"protocol": protocol, "seeds": seeds, "budget": budget}
     words = ["primal", "reproduce", name]
     words += [w for k, v in options.items() if v is not None for w in (f"--{k}", str(v))]
     command = shlex.join([*words, *(["--quick"] if quick else [])])
     written = write_all(found, lines, out, command, protocol=protocol, part=part, quick=quick)
-    _show_json(lines, written) if as_json else _show(found, lines, written, protocol)
-
-
-def parse_time(text: str) -> float:
-    """Seconds of "90s", "30m", "1.5h" or "90"."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*", text)
-    if found is None:
-        raise ValueError(f"the time is {text!r}; expected one like 90s, 30m or 8h")
-    return float(found[1]) * SECONDS[found[2]]
-
-
-def _show_json(lines: Sequence[Line], written: Sequence[Path]) -> None:
-    import dataclasses
-
-    from .show import show_json
-
-    found: list[dict[str, Any]] = [dataclasses.asdict(line) for line in lines]
-    show_json({"cells": found, "files": [str(path) for path in written]})
+    if as_json:
+        cells = [dataclasses.asdict(line) for line in lines]
+        show_json({"cells": cells, "files": [str(path) for path in written]})
+    else:
+        _show(found, lines, written, protocol)
 
 
 def _show(found: PaperTable, lines: Sequence[Line], written: Sequence[Path], protocol: str) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     from ..reproduce.write import TITLES, counted, notes, reasons, texts
-    from .show import console, show_rows
+    from .show import console, show_rows, show_table, show_text
 
-    out = console()
-    out.print(f"{found.name}: {found.title}", style="bold", highlight=False, markup=False)
-    shown = [line for line in lines if line.ours is not None]
-    if shown:
-        grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        for title in TITLES:
-            grid.add_column(title, overflow="fold")
-        for line in shown:
-            grid.add_row(*map(Text, texts(line)))
-        out.print(grid, highlight=False)
-        out.print()
-    for reason in reasons(lines):
-        out.print(reason, highlight=False, markup=False, soft_wrap=True)
-    out.print()
-    for note in notes(found, lines, protocol):
-        out.print(f"* {note}", style="dim", highlight=False, markup=False, soft_wrap=True)
+    show_text(f"{found.name}: {found.title}", style="bold")
+    if shown := [texts(line) for line in lines if line.ours is not None]:
+        show_table(TITLES, shown)
+    show_text(*reasons(lines))
+    console().print()
+    show_text(*(f"* {note}" for note in notes(found, lines, protocol)), style="dim")
     rows = {"cells": counted(lines), "wrote": ", ".join(str(path) for path in written)}
     if open_cells := sum(line.unfinished for line in lines):
         rows["left"] = f"{open_cells} cells for want of time; the same command goes on with them"

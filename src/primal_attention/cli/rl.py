@@ -219,7 +219,7 @@ def collect(
     from ..tasks.rl.collect import collect as record
     from ..tasks.rl.policies import load_policy
     from ..tasks.rl.sac import train_sac
-    from .data import progress_bar
+    from .progress import Display
 
     try:
         task = get_rl_task(name if name.startswith("rl/") else f"rl/{name}")
@@ -236,14 +236,15 @@ def collect(
         policies = folder / "policies"
         # what is wrong with the recording shall not be found out after hours of training
         prepare(task, folder, policies=policies, algorithms=turns, trained=TO_BE_TRAINED, form=form)
-        with progress_bar(f"SAC in {task.environment.id}", quiet) as bar:
+        with Display(console(stderr=True), quiet=quiet) as display:
+            bar = display.counter(f"SAC in {task.environment.id}")
             path = train_sac(task.environment, policies, steps=train_steps, seed=seed, progress=bar)
         console(stderr=True).print(str(path), highlight=False, markup=False)
         trained = load_policy(path)
-    with progress_bar(task.name, quiet) as bar:
+    with Display(console(stderr=True), quiet=quiet) as display:
         made = record(
             task, folder, episodes=episodes, seed=seed, policies=policies, algorithms=turns,
-            trained=trained, form=form, progress=bar,
+            trained=trained, form=form, progress=display.counter(task.name),
         )  # fmt: skip
     show_rows(
         {

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from typer import TyperException
 
+from ..grammar import show_options
 from ..train.config import RunConfig
-from .options import show_options
+from .options import spelled
 
 
 class UsageError(TyperException):
     """The command line asks for something that does not exist or does not fit together."""
 
     exit_code = 2
+
+
+@contextmanager
+def usage() -> Iterator[None]:
+    """What is wrong inside a `with` is wrong with the command line."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def resolve(
@@ -25,15 +37,13 @@ def resolve(
     from ..attention import attention_info
     from ..tasks import get_task
 
-    try:
+    with usage():
         for name in attention:
             attention_info(name)
         fields = get_task(task).recipe(recipe, attention)
         fields |= {"task": task, "recipe": recipe, "attention": attention} | given
         config = RunConfig.from_dict(fields)
         config.validate()
-    except ValueError as error:
-        raise UsageError(str(error)) from error
     return config
 
 
@@ -59,5 +69,5 @@ def command_for(
     for text in show_options({n: own for n, own in config.options.items() if n in names}):
         words += ["--option", text]
     for name, text in (options | changes).items():
-        words += [f"--{name.replace('_', '-')}", text]
+        words += [spelled(name), text]
     return shlex.join(words)

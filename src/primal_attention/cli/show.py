@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -66,6 +67,7 @@ def show_seeds(outcome: SeedsResult, next_command: str) -> None:
 
 
 def show_rows(rows: dict[str, str]) -> None:
+    """Names and texts, two columns."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -73,6 +75,35 @@ def show_rows(rows: dict[str, str]) -> None:
         # Text, not str: a path may look like markup
         grid.add_row(name, Text(text, style="bold" if name == "accuracy" else ""))
     console().print(grid, highlight=False)
+
+
+def show_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str = "",
+    numbers: bool = False,
+    styles: Iterable[str] = (),
+) -> None:
+    """A table that folds its cells where a terminal is narrow, and an empty line. `numbers` stand
+    right of a column of names; `styles` are those of rows."""
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for i, column in enumerate(columns):
+        justify: Literal["left", "right"] = "right" if numbers and i else "left"
+        table.add_column(column, justify=justify, no_wrap=numbers and not i, overflow="fold")
+    for row, style in zip(rows, chain(styles, repeat("")), strict=False):
+        table.add_row(*map(Text, row), style=style)
+    out = console()
+    if title:
+        out.print(title, style="bold", highlight=False, markup=False)
+    out.print(table, highlight=False)
+    out.print()
+
+
+def show_text(*texts: str, style: str = "") -> None:
+    """Lines of text; empty ones are left out."""
+    for text in filter(None, texts):
+        console().print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 # -- data ----------------------------------------------------------------------------------------
@@ -93,24 +124,23 @@ def data_json(found: Sequence[DataStatus]) -> list[dict[str, Any]]:
 
 
 def show_data(found: Sequence[DataStatus]) -> None:
-    table = new_table("set", "here", "facts", "where")
+    rows = []
     for status in found:
         state = "yes" if status.complete else "partly" if status.places else "no"
         folders = dict.fromkeys(str(Path(place).parent) for place in status.places.values())
-        table.add_row(status.task, state, status.facts, "\n".join(folders))
-    console().print(table, highlight=False)
+        rows.append([status.task, state, status.facts, "\n".join(folders)])
+    show_table(["set", "here", "facts", "where"], rows)
     missing = [status for status in found if not status.complete]
-    if missing:
-        # of these the sentences differ in the name only; --json has them all
-        families = [status.task.split("/")[0] for status in missing]
-        for i, status in enumerate(missing):
-            alike = families[i] in ("uea", "rl")
-            if alike and families.index(families[i]) < i:
-                continue
-            several = alike and families.count(families[i]) > 1
-            rest = "; the others in the same way" if several else ""
-            sentence = f"{status.task}: {status.how_to_get}{rest}"
-            console().print(f"\n{sentence}", highlight=False, markup=False)
+    # of these the sentences differ in the name only; --json has them all
+    families = [status.task.split("/")[0] for status in missing]
+    for i, status in enumerate(missing):
+        alike = families[i] in ("uea", "rl")
+        if alike and families.index(families[i]) < i:
+            continue
+        several = alike and families.count(families[i]) > 1
+        rest = "; the others in the same way" if several else ""
+        sentence = f"{status.task}: {status.how_to_get}{rest}\n"
+        console().print(sentence, highlight=False, markup=False)
 
 
 # -- list ----------------------------------------------------------------------------------------
@@ -140,22 +170,16 @@ def list_json(
 
 
 def show_list(attentions: Sequence[AttentionInfo], tasks: Sequence[Task | RLTask]) -> None:
-    table = new_table("attention", "time", *(a.replace("_", " ") for a in ABILITIES), "paper")
-    for info in attentions:
-        able = ("yes" if getattr(info, ability) else "no" for ability in ABILITIES)
-        table.add_row(info.name, info.cost, *able, info.paper)
-    console().print(table, highlight=False)
-    table = new_table("task", "recipes", "description")
-    for task in tasks:
-        table.add_row(task.name, ", ".join(task.recipes), task.description)
-    console().print(table, highlight=False)
+    show_table(
+        ["attention", "time", *(ability.replace("_", " ") for ability in ABILITIES), "paper"],
+        [[info.name, info.cost, *_yes_or_no(info), info.paper] for info in attentions],
+    )
+    rows = [[task.name, ", ".join(task.recipes), task.description] for task in tasks]
+    show_table(["task", "recipes", "description"], rows)
 
 
-def new_table(*columns: str) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+def _yes_or_no(info: AttentionInfo) -> list[str]:
+    return ["yes" if getattr(info, ability) else "no" for ability in ABILITIES]
 
 
 def _percent(share: float) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Sequence
-from importlib.util import find_spec
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..grammar import parse_attention, parse_seeds
 from .options import (
     USUAL_ATTENTION,
     AsJson,
@@ -18,16 +20,13 @@ from .options import (
     Protocol,
     Quiet,
     Recipe,
-    parse_attention,
-    parse_seeds,
     usual_attention,
 )
+from .settings import UsageError, resolve, usage
 
 if TYPE_CHECKING:
-    from ..train.sweep import Outcome, Point, Store, Terms
+    from ..train.sweep import Place, Point
     from ..train.sweep.configs import Config
-    from ..train.sweep.runner import Found, More
-    from ..train.sweep.space import Space
 
 EPILOG = (
     "Example: primal sweep uea/JapaneseVowels rank=20,30,40 eta=0,0.1,0.2,0.5 --recipe paper "
@@ -55,8 +54,8 @@ def sweep(
         list[str],
         typer.Argument(
             metavar="NAME=VALUES...",
-            help="What to vary, rank=20,30,40, or to fix, epochs=50; with --search also ranges, "
-            "lr=1e-4:1e-2:log.",
+            help="What to vary, rank=20,30,40 or performer.features=64,128, or to fix, epochs=50; "
+            "with --search also ranges, lr=1e-4:1e-2:log.",
         ),
     ],
     *,
@@ -98,33 +97,36 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """Train over a grid of settings, or search in it: one store, resumable, a map as in Table 6."""
-    from ..train.sweep import MedianRule, Store, Terms, grid, parse_space, reopen, trials
-    from .settings import UsageError
+    from ..report.sweep_figures import write_sweep
+    from ..train.sweep import Store, best, grid, parse_space, run_sweep, trials
+    from . import FAILED
+    from .show import show_json
 
     base = _base(task, attention, layers, recipe, protocol, data_dir)
-    acts = task.startswith("rl/")
-    try:
+    with usage():
         space, chosen = parse_space(settings, type(base)), parse_seeds(seeds)
-        configs: list[Config] = [] if search else trials(base, grid(space), chosen)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+        if search is None:
+            trials(base, grid(space), chosen)  # a wrong one is told before a folder is made
     store = Store(out or Path("sweeps") / re.sub(r"[^\w.+-]+", "-", task))
-    # the returns of a few episodes are too uncertain to stop a run for them
-    terms = Terms(rule=MedianRule() if early_stop and not acts else None)
-    place = Place(workers, cluster, cpus, gpus, quiet=quiet)
-
-    def run(configs: Sequence[Config], more: More | None = None) -> None:
-        if retry:
-            reopen(configs, store)
-        place(configs, store, terms, more)
-
-    if search:
-        from ..train.sweep.search import search as search_points
-
-        configs = search_points(base, space, chosen, store, run, count=search)
+    with sweeping(workers, cluster, cpus, gpus, quiet=quiet) as place:
+        configs = run_sweep(
+            base, space, chosen, store,
+            place=place, count=search, early_stop=early_stop, retry=retry,
+        )  # fmt: skip
+    points, written = write_sweep(configs, space, store)
+    chosen_point = best(points)
+    if as_json:
+        show_json(
+            {
+                "points": [dataclasses.asdict(point) for point in points],
+                "best": None if chosen_point is None else dict(chosen_point.settings),
+                "files": [str(path) for path in written],
+            }
+        )
     else:
-        run(configs)
-    _finish(configs, space, store, as_json)
+        _show(points, chosen_point, written, getattr(base, "protocol", None))
+    if all(point.finished == 0 for point in points):
+        raise typer.Exit(FAILED)
 
 
 def _base(
@@ -136,14 +138,9 @@ def _base(
     data_dir: Path | None,
 ) -> Config:
     """The settings that all runs share."""
-    from .settings import UsageError, resolve
-
     place: dict[str, Any] = {} if data_dir is None else {"data_dir": str(data_dir.absolute())}
-    try:
-        chosen_attention = usual_attention(task) if attention is None else attention
-        names = parse_attention(chosen_attention, layers)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    with usage():
+        names = parse_attention(usual_attention(task) if attention is None else attention, layers)
     if not task.startswith("rl/"):
         return resolve(task, names, recipe, protocol=protocol, **place)
     from .rl import resolve_rl
@@ -153,175 +150,46 @@ def _base(
     return resolve_rl(task, names, **place).resolved()
 
 
-class Place:
-    """Does runs where the command line says: in this process, in several, or on a cluster."""
+@contextmanager
+def sweeping(
+    workers: int, cluster: str | None, cpus: float, gpus: float, *, quiet: bool
+) -> Iterator[Place]:
+    """The place that a command line names, with a line on stderr for every run that ends."""
+    from ..train.sweep import Place
+    from .progress import Display, Watch
+    from .show import console
 
-    def __init__(
-        self, workers: int, cluster: str | None, cpus: float, gpus: float, *, quiet: bool
-    ) -> None:
-        self.workers, self.cluster, self.cpus, self.gpus = workers, cluster, cpus, gpus
-        self.quiet = quiet
-
-    def __call__(
-        self, configs: Sequence[Config], store: Store, terms: Terms, more: More | None = None
-    ) -> None:
-        """Do what is open, and then what `more` gives, with a line on stderr for every run that
-        ends."""
-        from ..train.sweep.configs import key_of
-        from .show import console
-
-        stderr = console(stderr=True)
-        names = {key_of(config) for config in configs}
-        ended = 0
-
-        def found(outcome: Outcome) -> None:
-            nonlocal ended
-            if outcome.fingerprint in names and not self.quiet:
-                ended += outcome.status != "paused"
-                known = "in all" if more is None else "so far"
-                text = f"{describe(outcome)} ({ended} ended, {len(names)} {known})"
-                stderr.print(text, highlight=False, markup=False, soft_wrap=True)
-
-        def asked(places: int) -> Sequence[Config]:
-            new = [] if more is None else more(places)
-            names.update(key_of(config) for config in new)
-            return new
-
+    with Display(console(stderr=True), quiet=quiet) as display:
         try:
-            self._work(configs, store, terms, found, asked)
+            yield Place(workers, cluster, cpus, gpus, Watch(display), display.say)
         except KeyboardInterrupt:
-            text = "\ninterrupted; the same command goes on where it stopped"
-            stderr.print(text, highlight=False, markup=False)
+            display.say("\ninterrupted; the same command goes on where it stopped")
             raise
-
-    def _work(
-        self,
-        configs: Sequence[Config],
-        store: Store,
-        terms: Terms,
-        found: Found,
-        more: More,
-    ) -> None:
-        if self.cluster is not None:
-            from ..train.sweep.cluster import work_on_cluster
-
-            work_on_cluster(
-                configs, store, terms,
-                address=self.cluster, cpus=self.cpus, gpus=self.gpus, found=found, more=more,
-            )  # fmt: skip
-            return
-        self._work_here(configs, store, terms, found)
-        while new := more(self.workers):
-            self._work_here(new, store, terms, found)
-
-    def _work_here(
-        self, configs: Sequence[Config], store: Store, terms: Terms, found: Found
-    ) -> None:
-        from ..train.sweep import work, work_in_processes
-        from .progress import watch
-        from .show import console
-
-        if self.workers > 1:
-            work_in_processes(configs, store, terms, workers=self.workers, found=found)
-        else:
-            observer = watch(console(stderr=True), quiet=self.quiet)
-
-            def after(outcome: Outcome) -> None:
-                observer.close()  # the live line makes room
-                found(outcome)
-
-            try:
-                work(configs, store, terms, observer=observer, found=after)
-            finally:
-                observer.close()
-
-
-def describe(outcome: Outcome) -> str:
-    """One line about a run that ended."""
-    config = outcome.settings
-    name = f"{config.get('task')} {'+'.join(config.get('attention', ()))}"
-    if "primal" in config.get("attention", ()):
-        name += f" rank {config.get('rank')} eta {config.get('eta')}"
-    name += f" seed {config.get('seed')}"
-    if outcome.accuracy is not None and outcome.cases is None:
-        return f"{name}: score {100 * outcome.accuracy:.1f}"
-    if outcome.accuracy is not None:
-        return f"{name}: {100 * outcome.accuracy:.1f} %"
-    return f"{name}: {outcome.status}: {outcome.reason}"
-
-
-# -- output --------------------------------------------------------------------------------------
-
-
-def _finish(configs: Sequence[Config], space: Space, store: Store, as_json: bool) -> None:
-    """Write results.csv and the map, and print them."""
-    from ..runs.files import explained, write_bytes
-    from ..train.sweep import best, make_map, points_csv, summarise, varied
-
-    names = varied(space) or list(space)
-    points = summarise(configs, names, store.outcomes())
-    files = {"results.csv": points_csv(points)}
-    if len(names) >= 2:
-        found = make_map(points, *names[:2])
-        files["map.csv"] = found.csv()
-    with explained(f"write into {store.root}"):
-        for name, text in files.items():
-            write_bytes(store.root / name, text.encode())
-    written = [store.root / name for name in files]
-    if len(names) >= 2 and find_spec("matplotlib") and any(p.finished for p in points):
-        from ..report.sweep_figures import sweep_map
-
-        written += sweep_map(found, store.root / "map", title=configs[0].task)
-    chosen = best(points)
-    if as_json:
-        _show_json(points, chosen, written)
-    else:
-        _show(points, chosen, written, getattr(configs[0], "protocol", None))
-    if all(point.finished == 0 for point in points):
-        from . import FAILED
-
-        raise typer.Exit(FAILED)
-
-
-def _show_json(points: Sequence[Point], chosen: Point | None, written: Sequence[Path]) -> None:
-    import dataclasses
-
-    from .show import show_json
-
-    show_json(
-        {
-            "points": [dataclasses.asdict(point) for point in points],
-            "best": None if chosen is None else dict(chosen.settings),
-            "files": [str(path) for path in written],
-        }
-    )
 
 
 def _show(
     points: Sequence[Point], chosen: Point | None, written: Sequence[Path], protocol: str | None
 ) -> None:
     """A run without a protocol, that learns to act, has a normalised score after its last epoch."""
-    from rich.table import Table
+    from .show import show_rows, show_table
 
-    from .show import console, show_rows
-
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     split = {None: "", "paper": "test"}.get(protocol, "validation")
-    unit = " %" if split else ""
-    for column in (*points[0].settings, "accuracy" if split else "score", split, "runs", ""):
-        table.add_column(column, overflow="fold")
+    rows = []
     for point in points:
-        accuracy = "" if point.accuracy is None else f"{100 * point.accuracy:.1f}{unit}"
+        accuracy = "" if point.accuracy is None else _percent(point.accuracy, split)
         if point.deviation is not None:
             accuracy += f" ± {100 * point.deviation:.1f}"
-        selected = ""
-        if split and point.selected is not None:
-            selected = f"{100 * point.selected:.1f} %"
-        values = (f"{value}" for value in point.settings.values())
-        table.add_row(*values, accuracy, selected, point.state, point.reason or "")
-    console().print(table, highlight=False, markup=False)
-    rows = {}
+        selected = _percent(point.selected, split) if split and point.selected is not None else ""
+        values = map(str, point.settings.values())
+        rows.append([*values, accuracy, selected, point.state, point.reason or ""])
+    heads = [*points[0].settings, "accuracy" if split else "score", split, "runs", ""]
+    show_table(heads, rows)
+    facts = {}
     if chosen is not None:
         settings = " ".join(f"{name}={value}" for name, value in chosen.settings.items())
-        rows["best"] = f"{settings}, by {f'{split} accuracy' if split else 'score'}"
-    show_rows(rows | {"wrote": ", ".join(str(path) for path in written)})
+        facts["best"] = f"{settings}, by {f'{split} accuracy' if split else 'score'}"
+    show_rows(facts | {"wrote": ", ".join(str(path) for path in written)})
+
+
+def _percent(share: float, split: str) -> str:
+    return f"{100 * share:.1f} %" if split else f"{100 * share:.1f}"

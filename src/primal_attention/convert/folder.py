@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..adapters.converted import Converted, converted_layers
 from ..names import check_choice
+from ..runs.extras import needs_extra
 from .apply import replacement, swap
 from .fingerprint import contents, split, structure, tensors
 from .optimizers import exchange
@@ -204,10 +205,6 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def _safetensors() -> Any:
-    try:
+    with needs_extra("train", "saving needs"):
         import safetensors.torch
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "saving needs safetensors; install 'primal-attention[train]'", name="safetensors"
-        ) from None
     return safetensors.torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from ..names import unknown
+from .apply import convert_
+from .distill import Distilled, distill_
+from .folder import save
+from .planning import Plan
 from .pretrained import expect_unconverted, require_transformers
 
 # of any library: whether transformers can read what is there, it says itself
@@ -80,6 +85,36 @@ def read_batches(path: Path | str, size: int) -> list[dict[str, Tensor]]:
         {name: array[start : start + size] for name, array in arrays.items()}
         for start in range(0, samples, size)
     ]
+
+
+def parse_layers(text: str) -> str | int | slice:
+    """ "-1" is an index, "2:5" a slice; everything else a name or pattern, as `plan` takes it."""
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    if re.fullmatch(r"-?\d*:-?\d*", text):
+        first, last = (int(part) if part else None for part in text.split(":"))
+        return slice(first, last)
+    return text
+
+
+def write_converted(
+    model: nn.Module,
+    planned: Plan,
+    source: Path,
+    folder: Path,
+    *,
+    batches: Path | None = None,
+    batch_size: int = 8,
+    steps: int = 0,
+) -> list[Distilled]:
+    """Convert a model that was opened from `source`, distill it for so many steps with the inputs
+    in a file, and save it with its companions."""
+    convert_(model, planned)
+    inputs = None if batches is None else read_batches(batches, batch_size)
+    rows = [] if inputs is None else distill_(model, inputs, steps=steps)
+    save(model, folder)
+    copy_companions(source, folder)
+    return rows
 
 
 def copy_companions(source: Path | str, folder: Path | str) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any
 from torch import nn
 
 from ..adapters.converted import converted_layers
+from ..runs.extras import needs_extra
 from .apply import replacement, swap
 from .folder import RECORD
 from .record import FIELD, note
@@ -118,10 +119,6 @@ def _model_class(path: str) -> Any:
 
 def require_transformers() -> Any:
     """The library, or one sentence that says how to get it."""
-    try:
+    with needs_extra("hf", "this model needs"):
         import transformers
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "this model needs transformers; install 'primal-attention[hf]'", name="transformers"
-        ) from None
     return transformers

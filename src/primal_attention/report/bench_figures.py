@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..bench import Results, match_accuracies, read_results
 from ..bench.candidates import FLOOR, SOFTMAX
-from ..bench.results import Growing
-from ..bench.table import short
+from ..bench.results import Growing, short
 from ..runs.errors import RunError
+from ..runs.extras import is_installed
 from .style import FORMATS, INK, MUTED, PALETTE, new_figure, save, spread, style
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def bubbles(
     for name, accuracy in known.items():
         cell = results.cells.get((name, length))
         if cell is not None and cell.seconds is not None and cell.peak_mb is not None:
-            speed = results.settings.batch / cell.seconds
+            speed = results.settings.batch_size / cell.seconds
             points.append((name, speed, accuracy, cell.peak_mb))
     with style():
         figure = new_figure(8.0, 5.4)
@@ -86,6 +86,24 @@ def bubbles(
             [looks[name].colour for name, *_ in points],
         )
         return save(figure, Path(folder) / "bubbles", formats)
+
+
+def draw_bench(folder: Path, accuracies: Mapping[str, float]) -> str:
+    """All pictures of a benchmark in its folder, which does not fail for want of them; returns what
+    there is to say about it."""
+    if not is_installed("matplotlib"):
+        missing = "no pictures: they need matplotlib; install 'primal-attention[plot]'"
+        return missing if accuracies else ""
+    try:
+        growth(folder)
+        if accuracies:
+            matched = match_accuracies(read_results(folder), dict(accuracies))
+            bubbles(folder, matched)
+            if len(matched) < len(accuracies):
+                return f"accuracies of {len(accuracies)} names, {len(matched)} measured here"
+    except (OSError, ValueError) as error:
+        return f"no pictures: {error}"
+    return ""
 
 
 # -- parts ---------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..runs.extras import needs_extra
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -107,10 +109,6 @@ def spread(heights: Sequence[float], gap: float = 0.075) -> list[float]:
 
 
 def _matplotlib() -> Any:
-    try:
+    with needs_extra("plot", "figures need"):
         import matplotlib
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "figures need matplotlib; install 'primal-attention[plot]'", name="matplotlib"
-        ) from None
     return matplotlib

@@ -45,7 +45,7 @@ def measure(
         parse_candidates(",".join(CANDIDATES[name] for name in names)),
         tasks,
         length=QUICK_LENGTH if quick else None,
-        batch=1 if quick else None,
+        batch_size=1 if quick else None,
         common={"repeats": 2, "threads": 1} if quick else {},
     )
     deadline = None if budget is None else time.time() + budget

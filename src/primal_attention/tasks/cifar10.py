@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ..runs.extras import needs_extra
 from ..runs.files import write_bytes
 from .base import DataError
 from .series import Integers
@@ -173,10 +174,8 @@ def _member(package: tarfile.TarFile, name: str) -> bytes:
 
 
 def _pixels(data: bytes, name: str) -> Images:
-    try:
+    with needs_extra("data", "PNG files need"):
         from PIL import Image
-    except ModuleNotFoundError as missing:
-        raise ImportError("PNG files need Pillow; install 'primal-attention[data]'") from missing
     with Image.open(io.BytesIO(data)) as picture:
         pixels = np.asarray(picture.convert("RGB"))
     if pixels.shape != (_CASES, _PIXELS, 3):

@@ -13,14 +13,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-try:
+from ..runs.extras import needs_extra
+
+with needs_extra("train", "KernelSVD needs"):
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils import check_array, check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError(
-        "KernelSVD needs scikit-learn; install 'primal-attention[train]'", name=missing.name
-    ) from None
 
 from ..names import check_choice
 from .estimator_kernels import NAMES, KernelName, Matrix, PairKernel

@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from ..runs.errors import RunError
+from ..runs.extras import needs_extra
 from .config import RunConfig
 
 if TYPE_CHECKING:
@@ -58,13 +59,11 @@ def processes(config: RunConfig) -> Iterator[Fabric]:
 
 
 def _launch(config: RunConfig, devices: int, nodes: int, environment: Any = None) -> Fabric:
-    try:
+    with needs_extra("train", "training needs"):
         import safetensors  # noqa: F401
         from lightning_fabric import Fabric
         from lightning_fabric.strategies.ddp import DDPStrategy
         from lightning_fabric.utilities.exceptions import MisconfigurationException
-    except ModuleNotFoundError as error:
-        raise RunError(f"training needs {error.name}; install 'primal-attention[train]'") from error
     for name in ("lightning_fabric", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     parallel = devices * nodes > 1

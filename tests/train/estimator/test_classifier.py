@@ -18,8 +18,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
+from primal_attention import attention_info, available_attentions
 from primal_attention.tasks import get_task
+from primal_attention.train.config import OPTIONS_OF_THE_MODEL
 from primal_attention.train.estimator import PrimalFormerClassifier
+from primal_attention.train.estimator.settings import run_config
 
 SMALL = {"width": 16, "heads": 2, "feedforward": 16, "rank": 4, "epochs": 4, "random_state": 0}
 
@@ -70,6 +73,36 @@ def test_waves_are_learned():
 def test_other_attentions_are_learned(attention):
     classifier = small(epochs=30, lr=0.003, attention=attention).fit(*waves(96))
     assert classifier.score(*waves(96, seed=1)) > 0.9
+
+
+@pytest.mark.parametrize(
+    "options", [{"performer.features": np.int64(8)}, {"performer": {"features": 8}}]
+)
+def test_options_of_attentions(options, tmp_path):
+    X, y = waves(8)
+    classifier = clone(small(attention="performer", options=options, epochs=1)).fit(X, y)
+    assert {layer.attention.features for layer in classifier.model_.encoder.layers} == {8}
+    assert classifier.options == options
+    classifier.save(tmp_path / "saved")
+    again = PrimalFormerClassifier.load(tmp_path / "saved")
+    assert again.get_params() == classifier.get_params()
+    np.testing.assert_array_equal(again.predict_proba(X), classifier.predict_proba(X))
+
+
+@pytest.mark.parametrize("name", available_attentions())
+def test_every_option_of_every_attention_is_reachable(name):
+    """With its own default, from the parameters to the layer."""
+    own = {"weights", "rank", "rank_multi", "anchor_rule"} if name == "primal" else set()
+    known = attention_info(name).options
+    given = {
+        f"{name}.{option}": parameter.default
+        for option, parameter in known.items()
+        if option not in OPTIONS_OF_THE_MODEL | own | {"max_length"}
+    }
+    config = run_config(small(attention=name, options=given).get_params())
+    found = config.attention_options().get(name, {})
+    reached = {*found, "max_length", *OPTIONS_OF_THE_MODEL}
+    assert set(known) <= reached
 
 
 def test_a_part_of_japanese_vowels_is_learned():
@@ -286,6 +319,11 @@ def test_wrong_labels(y, message):
         ({"random_state": -1}, "random_state is -1"),
         ({"random_state": "x"}, "random_state is 'x'"),
         ({"rank": 0}, "rank is 0"),
+        ({"anchor_rule": "means"}, "anchor_rule is 'means' .did you mean 'mean'"),
+        ({"options": {"features": 8}}, "options has 'features': 8; expected such as"),
+        ({"options": {"performer.features": 8}}, "a key of options is 'performer'"),
+        ({"options": {"primal.feature_maps": "exp"}}, "did you mean 'feature_map'"),
+        ({"options": {"primal": {"feature_map": "sine"}}}, "feature map 'sine' is unknown"),
     ],
 )
 def test_wrong_parameters_are_told_in_fit(changes, message):
@@ -404,6 +442,7 @@ def test_a_missing_extra_is_named(module, monkeypatch):
     for name in ("estimator", "estimator.classifier"):
         monkeypatch.delitem(sys.modules, f"primal_attention.train.{name}")
     monkeypatch.setitem(sys.modules, module, None)
-    message = f"^PrimalFormerClassifier needs {module}; install 'primal-attention.train.'$"
+    called = "scikit-learn" if module == "sklearn.base" else module
+    message = f"^PrimalFormerClassifier needs {called}; install 'primal-attention.train.'$"
     with pytest.raises(ImportError, match=message):
         importlib.import_module("primal_attention.train.estimator")

@@ -69,7 +69,7 @@ def _of_bench(bench: Bench, entries: list[Entry], number: int, sources: Sources)
     for entry, text in measured:
         cell = bench.results.cells.get((text, length))
         if cell is not None and cell.seconds is not None and cell.peak_mb is not None:
-            speed = bench.results.settings.batch / cell.seconds
+            speed = bench.results.settings.batch_size / cell.seconds
             points.append(Bubble(entry.name, entry.key, speed, entry.mean, cell.peak_mb))
     if len(points) < 2:
         return ""

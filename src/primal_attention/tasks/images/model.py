@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ...convert import convert_
+from ...runs.extras import needs_extra
 
 _KNOWN = ("softmax", "primal")
 
@@ -84,10 +85,6 @@ def _check(settings: Any) -> None:
 
 
 def _transformers() -> Any:
-    try:
+    with needs_extra("hf", "vision transformers need"):
         import transformers
-    except ModuleNotFoundError as missing:
-        raise ImportError(
-            "vision transformers need transformers; install 'primal-attention[hf]'"
-        ) from missing
     return transformers

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...runs.extras import needs_extra
 from .sets import Pixels
 
 OPERATIONS = 2
@@ -25,12 +26,8 @@ Operation = Callable[[Image, float, Random], Image]
 
 def pillow() -> Any:
     """The module PIL.Image."""
-    try:
+    with needs_extra("data", "reading and augmenting images needs"):
         from PIL import Image
-    except ModuleNotFoundError as missing:
-        raise ImportError(
-            "reading and augmenting images needs Pillow; install 'primal-attention[data]'"
-        ) from missing
     return Image
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ...runs.extras import needs_extra
 from ..base import DataError
 from .store import Encoded, Source
 
@@ -88,10 +89,8 @@ def read_metadata(path: Path, folder: Path) -> list[Picture]:
 
 def read_png(data: bytes, path: Path | str) -> npt.NDArray[np.uint8]:
     """Grey values (32, 32) of a PNG file."""
-    try:
+    with needs_extra("data", "PNG files need"):
         from PIL import Image
-    except ModuleNotFoundError as missing:
-        raise ImportError("PNG files need Pillow; install 'primal-attention[data]'") from missing
     try:
         with Image.open(io.BytesIO(data), formats=["PNG"]) as picture:
             pixels = np.asarray(picture.convert("L"))

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...runs.extras import needs_extra
+
 SIZE = 32
 LENGTH, THICKNESS, MARGIN = 2, 0.5, 1  # of a paddle, and the gap on each side of it
 FINER = 2  # pictures are drawn at this scale and made smaller
@@ -63,10 +65,8 @@ def _smaller(fine: Any) -> npt.NDArray[np.float64]:
 
 
 def _pillow() -> tuple[Any, Any]:
-    try:
+    with needs_extra("data", "drawing needs"):
         from PIL import Image, ImageDraw
-    except ModuleNotFoundError as missing:
-        raise ImportError("drawing needs Pillow; install 'primal-attention[data]'") from missing
     return Image, ImageDraw
 
 

@@ -6,16 +6,17 @@ import os
 from importlib import import_module
 from typing import Any
 
+from ...runs.extras import MissingExtra, needs_extra
+
 
 def need(module: str, what: str) -> Any:
     """A module of the extra; an ImportError says what needs it and how to install it."""
     package = module.partition(".")[0]
     try:
-        return import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"{what} need {package}; install 'primal-attention[rl]'", name=package
-        ) from error
+        with needs_extra("rl", f"{what} need"):
+            return import_module(module)
+    except MissingExtra:
+        raise
     except Exception as error:  # mujoco without the library of the renderer in MUJOCO_GL
         renderer = os.environ.get("MUJOCO_GL")
         place = f" with MUJOCO_GL={renderer}" if renderer else ""

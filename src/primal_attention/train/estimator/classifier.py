@@ -10,23 +10,21 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-try:
+from ...runs.extras import needs_extra
+
+with needs_extra("train", "PrimalFormerClassifier needs"):
     import lightning_fabric  # noqa: F401
     import safetensors  # noqa: F401
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils import Tags
     from sklearn.utils.validation import check_array, check_is_fitted, validate_data
-except ModuleNotFoundError as error:
-    raise ImportError(
-        f"PrimalFormerClassifier needs {error.name}; install 'primal-attention[train]'"
-    ) from error
 
 from ...models import SequenceClassifier
 from ...tasks.series import Floats
@@ -58,9 +56,12 @@ class PrimalFormerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     attention : the name of the attention in all layers, see `available_attentions()`; or a sequence
         with one name per layer, such as ("softmax", "primal"), and `layers` is not used.
     layers : how many layers.
-    weights, rank, rank_multi, eta : of the primal layers: "data", "free" or "tied" projection
-        weights; the rank s of the KSVD; anchors n = min(s * rank_multi, longest series) of "data";
-        the factor of the KSVD loss beside the cross-entropy.
+    weights, rank, rank_multi, anchor_rule, eta : of the primal layers: "data", "free" or "tied"
+        projection weights; the rank s of the KSVD; anchors n = min(s * rank_multi, longest series)
+        of "data", and how a series gives them, "sample" or "mean"; the factor of the KSVD loss
+        beside the cross-entropy.
+    options : further options of attentions, {"performer.features": 8}, also by attention,
+        {"performer": {"features": 8}}; `attention_info(name).options` has their names.
     width, heads, feedforward, dropout : of the encoder.
     normalise : "channel" scales each channel to mean 0 and deviation 1 by the statistics of the
         training cases, "none" leaves X as it is.
@@ -95,7 +96,9 @@ class PrimalFormerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         weights: str = "data",
         rank: int = 20,
         rank_multi: int = 10,
+        anchor_rule: str = "sample",
         eta: float = 0.1,
+        options: Mapping[str, Any] | None = None,
         width: int = 64,
         heads: int = 4,
         feedforward: int = 128,
@@ -118,7 +121,9 @@ class PrimalFormerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.weights = weights
         self.rank = rank
         self.rank_multi = rank_multi
+        self.anchor_rule = anchor_rule
         self.eta = eta
+        self.options = options
         self.width = width
         self.heads = heads
         self.feedforward = feedforward

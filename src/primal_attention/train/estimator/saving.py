@@ -114,7 +114,7 @@ def _restore(
     classifier = kind(**parameters)
     # a folder of an earlier version has the parameters alone
     run = content.get("run")
-    config = run_config(parameters) if run is None else RunConfig.from_dict(run)
+    config = run_config(classifier.get_params()) if run is None else RunConfig.from_dict(run)
     classifier._config = config
     classifier.classes_ = _classes_from_json(content["classes"])
     model = build_model(

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from ...grammar import read_options
 from ...names import check_choice
 from ..config import CHOICES, RunConfig
 
 SHARED = (
-    "weights", "rank", "rank_multi", "eta", "width", "heads", "feedforward", "dropout", "normalise",
-    "optimizer", "lr", "batch_size", "epochs", "clip", "validation_fraction",
+    "weights", "rank", "rank_multi", "anchor_rule", "eta", "width", "heads", "feedforward",
+    "dropout", "normalise", "optimizer", "lr", "batch_size", "epochs", "clip",
+    "validation_fraction",
 )  # fmt: skip
 SEEDS = 2**32
 
@@ -27,6 +29,7 @@ def run_config(parameters: Mapping[str, Any]) -> RunConfig:
         seed=_seed(given["random_state"]),
         attention=_attention(given),
         accelerator=given["device"],
+        options=read_options(given["options"]),
         **shared,
     )
     check_choice("device", given["device"], CHOICES["accelerator"])
@@ -40,7 +43,9 @@ def run_config(parameters: Mapping[str, Any]) -> RunConfig:
 
 
 def plain(value: Any) -> Any:
-    """A number of numpy's, as a grid has it, as one of Python's."""
+    """A number of numpy's, as a grid has it, as one of Python's; those of a mapping too."""
+    if isinstance(value, Mapping):
+        return {name: plain(own) for name, own in value.items()}
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -7,6 +7,7 @@ store = Store("sweeps/vowels")
 work(trials(base, grid(space), seeds=[0]), store, Terms(rule=MedianRule()))
 """
 
+from .place import Place, run_sweep
 from .runner import work, work_in_processes
 from .space import Range, grid, parse_space, trials, varied
 from .stopping import MedianRule
@@ -18,6 +19,7 @@ __all__ = [
     "Map",
     "MedianRule",
     "Outcome",
+    "Place",
     "Point",
     "Range",
     "Store",
@@ -30,6 +32,7 @@ __all__ = [
     "parse_space",
     "points_csv",
     "reopen",
+    "run_sweep",
     "run_trial",
     "summarise",
     "trials",

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from ...runs.errors import RunError
+from ...runs.extras import needs_extra
 from .configs import Config, config_of, key_of
 from .runner import Found, More
 from .store import DEATHS, Outcome, Store
@@ -138,7 +139,5 @@ def _task(
 
 
 def _ray() -> Any:
-    try:
+    with needs_extra("ray", "a cluster needs"):
         return import_module("ray")
-    except ModuleNotFoundError as error:
-        raise RunError("a cluster needs Ray; install 'primal-attention[ray]'") from error

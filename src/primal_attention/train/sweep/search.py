@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from ...runs.errors import RunError
+from ...runs.extras import needs_extra
 from ...runs.files import explained, read_json, write_json
 from ...runs.folder import locked
 from .configs import Config, key_of
@@ -147,7 +148,5 @@ def _read(base: Config, store: Store, space: Space) -> list[dict[str, Any]]:
 
 
 def _optuna() -> Any:
-    try:
+    with needs_extra("search", "a search needs"):
         return import_module("optuna")
-    except ModuleNotFoundError as error:
-        raise RunError("a search needs optuna; install 'primal-attention[search]'") from error

@@ -1,4 +1,5 @@
-"""What a sweep varies: "rank=20,30,40" lists values, "lr=1e-4:1e-2:log" is a range to search."""
+"""What a sweep varies: "rank=20,30,40" lists values, "lr=1e-4:1e-2:log" is a range to search,
+"performer.features=64,128" an option of an attention."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ...grammar import parse_value
 from ...names import unknown
 from ..config import RunConfig
 from ..decision import DecisionConfig
@@ -51,6 +53,9 @@ def parse_space(
         if not equals or not text:
             raise ValueError(f"the setting is {word!r}; expected name=value,value,...")
         name = name.strip().replace("-", "_")
+        if re.fullmatch(r"\w+\.\w+", name) and name not in space:
+            space[name] = _parse(name, text, object, False)
+            continue
         if name not in known:
             raise ValueError(unknown("setting", name, known))
         if name in space:
@@ -79,18 +84,36 @@ def varied(space: Space) -> list[str]:
 
 def trials(base: C, points: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[C]:
     """The runs of a sweep: all points with the first seed, then with the second, and so on."""
-    found = [dataclasses.replace(base, **point, seed=seed) for seed in seeds for point in points]
+    found = [_at(base, point, seed) for seed in seeds for point in points]
     for config in found:
         config.validate()
     return found
 
 
+def value_at(config: Config, name: str) -> Any:
+    """The value of a setting, or of an option of an attention, in a run."""
+    attention, dot, option = name.partition(".")
+    return config.options.get(attention, {}).get(option) if dot else getattr(config, name)
+
+
+def _at(base: C, point: Mapping[str, Any], seed: int) -> C:
+    """The run at a point."""
+    options = {name: dict(own) for name, own in base.options.items()}
+    for name in (name for name in point if "." in name):
+        attention, _, option = name.partition(".")
+        options.setdefault(attention, {})[option] = point[name]
+    fields = {name: value for name, value in point.items() if "." not in name}
+    return dataclasses.replace(base, **fields, options=options, seed=seed)
+
+
 def _parse(name: str, text: str, kind: type, none: bool) -> tuple[Any, ...] | Range:
-    if kind in (int, float) and ":" in text:
+    if kind is not str and ":" in text:
         found = re.fullmatch(r"([^:]+):([^:]+)(:log)?", text)
         if found is None:
             raise ValueError(f"{name} is {text!r}; expected a range low:high or low:high:log")
         low, high = (_value(name, part, kind, False) for part in found.groups()[:2])
+        if not all(isinstance(end, int | float) for end in (low, high)):
+            raise ValueError(f"{name} is {text!r}; expected numbers low:high")
         if not low < high or (found[3] and low <= 0):
             raise ValueError(f"{name} is {text!r}; expected low < high, and 0 < low with log")
         return Range(low, high, found[3] is not None)
@@ -104,6 +127,8 @@ def _value(name: str, text: str, kind: type, none: bool) -> Any:
     text = text.strip()
     if none and text.lower() == "none":
         return None
+    if kind is object:
+        return parse_value(text)
     try:
         return _BOOLEANS[text.lower()] if kind is bool else kind(text)
     except (ValueError, KeyError):

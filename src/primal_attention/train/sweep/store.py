@@ -54,6 +54,17 @@ class Outcome:
         """Whether nothing is left to do; what failed may be tried again."""
         return self.status in ("finished", "stopped")
 
+    def __str__(self) -> str:
+        config = self.settings
+        name = f"{config.get('task')} {'+'.join(config.get('attention', ()))}"
+        if "primal" in config.get("attention", ()):
+            name += f" rank {config.get('rank')} eta {config.get('eta')}"
+        name += f" seed {config.get('seed')}"
+        if self.accuracy is None:
+            return f"{name}: {self.status}: {self.reason}"
+        value = f"{100 * self.accuracy:.1f}"
+        return f"{name}: score {value}" if self.cases is None else f"{name}: {value} %"
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         return {

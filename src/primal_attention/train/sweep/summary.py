@@ -11,6 +11,7 @@ from typing import Any
 
 from ...runs.statistics import mean_interval
 from .configs import Config, key_of
+from .space import value_at
 from .store import Outcome
 
 
@@ -44,7 +45,7 @@ def summarise(
     """The points of a sweep over `names`, in the order of its runs."""
     groups: dict[tuple[Any, ...], list[Config]] = {}
     for config in configs:
-        groups.setdefault(tuple(getattr(config, name) for name in names), []).append(config)
+        groups.setdefault(tuple(value_at(config, name) for name in names), []).append(config)
     return [
         _point(dict(zip(names, key, strict=True)), [outcomes.get(key_of(c)) for c in group])
         for key, group in groups.items()
