@@ -22,6 +22,20 @@ environment its traceback comes with it.
 
 Data sets are looked for in the folder `--data-dir`, or in that of the variable
 `PRIMAL_ATTENTION_DATA`.
+
+The same thing is spelled alike in all commands, in `primal sweep`, in the estimators and in the
+configuration of a run: `width`, `heads`, `rank`, `batch_size` (`--batch-size`), `device`, and
+
+- `--option performer.features=8`: an option of an attention; in a sweep `performer.features=8,16`,
+  in Python `options={"performer.features": 8}`;
+- `--attention softmax,primal`: one name for each layer of the model that is trained; where several
+  are compared, commas stand between them and `softmax+primal` names layers;
+- `--lengths 512:8192:x2`, `1k:1M` (steps of ten) or `512,4k`; `--seeds 0-4` or `0,3,7`;
+- `--budget 30m`: the time of the whole command; `--cell-budget 20s`: that of one measurement;
+- `--out`: where the results go; `--json` and `--quiet`.
+
+Former spellings (`--d`, `--batch`, `--length`, `--budget` of `bench`, `--accelerator`, `--folder`) go
+on working.
 """
 
 # command: what its help has no room for, and lines that show it
@@ -49,7 +63,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
         "Settings and machine are stored with the figures; with `--out` the same command goes on "
         "with an interrupted measurement.",
         (
-            "primal bench --attention softmax,primal:tied,linear --length 512:8192:x2",
+            "primal bench --attention softmax,primal:tied,linear --lengths 512:8192:x2",
             "primal bench --attention softmax,primal --pass forward --out bench/inference",
         ),
     ),
@@ -64,7 +78,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
     "cost": (
         "From formulas, at once for any length. More under "
         "[Analysis](analysis.md#what-an-attention-costs).",
-        ("primal cost --d 512 --heads 8 --rank 32 --length 1k:10M",),
+        ("primal cost --width 512 --heads 8 --rank 32 --lengths 1k:10M",),
     ),
     "spectrum": (
         "Writes `spectrum.json` and pictures beside the weights. More under "
