@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import primal_attention as pa
 from primal_attention.cli.spectrum import spectrum
-from primal_attention.report.run_spectra import load_model
+from primal_attention.report.model_spectra import load_model
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_a_run(trained, show):
 
 
 def test_the_weights_are_the_trained_ones(trained, show, tmp_path, monkeypatch):
-    monkeypatch.setattr("primal_attention.report.spectrum_figures.draw_spectra", lambda *_: [])
+    monkeypatch.setattr("primal_attention.report.model_spectra.draw_spectra", lambda *_: [])
     before = json.loads(show(trained, "--inputs", 2, "--json", "--out", tmp_path / "a").output)
     again = json.loads(show(trained, "--inputs", 2, "--json", "--out", tmp_path / "b").output)
     assert before["spectrum"] == again["spectrum"]
@@ -42,7 +42,7 @@ def test_the_weights_are_the_trained_ones(trained, show, tmp_path, monkeypatch):
 
 
 def test_of_several_seeds_the_first_is_shown(trained, show, tmp_path, monkeypatch):
-    monkeypatch.setattr("primal_attention.report.spectrum_figures.draw_spectra", lambda *_: [])
+    monkeypatch.setattr("primal_attention.report.model_spectra.draw_spectra", lambda *_: [])
     seeds = tmp_path / "seeds"
     shutil.copytree(trained, seeds / "seed-0")
     found = json.loads(show(seeds, "--inputs", 2, "--json").output)
@@ -113,7 +113,7 @@ def test_a_hugging_face_model(show, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["save", "save_pretrained"])
 def test_a_converted_model(show, tmp_path, way, monkeypatch):
-    monkeypatch.setattr("primal_attention.report.spectrum_figures.draw_spectra", lambda *_: [])
+    monkeypatch.setattr("primal_attention.report.model_spectra.draw_spectra", lambda *_: [])
     model = bert(tmp_path)
     pa.convert_(model, rank=2)
     if way == "save":

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..runs.files import explained, write_bytes, write_json
+from ..runs.tables import to_csv
 from .candidates import MATERIALISED, SOFTMAX
 from .results import Results, Status, short
 from .table import SKIPPED, Summary, machine
@@ -125,12 +124,8 @@ def reasons(cells: Sequence[ArenaCell]) -> list[str]:
 
 
 def arena_csv(cells: Sequence[ArenaCell]) -> str:
-    text = io.StringIO()
     names = [f.name for f in dataclasses.fields(ArenaCell)]
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(dataclasses.asdict(cell) for cell in cells)
-    return text.getvalue()
+    return to_csv(names, ([getattr(cell, name) for name in names] for cell in cells))
 
 
 def arena_summary(found: Mapping[str, Results], command: str) -> Summary:

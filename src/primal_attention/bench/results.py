@@ -7,9 +7,7 @@ table.md          tables for people, see table.py
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any, Literal, get_args
 
 from ..runs.errors import RunError
 from ..runs.files import explained, read_json, write_bytes, write_json
+from ..runs.tables import to_csv
 from .growth import growth_exponent
 from .settings import Settings
 
@@ -112,14 +111,9 @@ class Results:
 
     def csv(self) -> str:
         columns = [f.name for f in dataclasses.fields(Cell) if f.name not in ("rounds", "beside")]
-        text = io.StringIO()
-        writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        for name in self.candidates:
-            for length in self.lengths:
-                if cell := self.cells.get((name, length)):
-                    writer.writerow(dataclasses.asdict(cell))
-        return text.getvalue()
+        order = ((name, length) for name in self.candidates for length in self.lengths)
+        cells = (self.cells[key] for key in order if key in self.cells)
+        return to_csv(columns, ([getattr(cell, name) for name in columns] for cell in cells))
 
     def write_csv(self, folder: Path) -> None:
         with explained(f"write into {folder}"):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runs.files import explained, write_bytes
+from ..runs.tables import to_markdown
 from .results import GROWING, Cell, Results, short
 
 FIELDS = {"seconds": 1e3, "over_floor": 1.0, "over_softmax": 1.0, "peak_mb": 1.0}
@@ -39,8 +40,7 @@ class Summary:
         blocks = [f"**{self.title}**", f"    {self.command}", self.about]
         blocks += [self.legend] if self.legend else []
         for title, (head, *rows) in self.tables.items():
-            lines = [head, ["---", *("---:" for _ in head[1:])], *rows]
-            blocks += [f"**{title}**", "\n".join(f"| {' | '.join(line)} |" for line in lines)]
+            blocks += [f"**{title}**", to_markdown(head, rows, numbers=True)]
         if self.missing:
             blocks += ["**Not measured**", "\n".join(f"- {note}" for note in self.missing)]
         return "\n\n".join(blocks) + "\n"

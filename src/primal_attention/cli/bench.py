@@ -108,7 +108,7 @@ def bench(
     from ..bench import read_accuracies
     from ..bench.jobs import make_job
     from ..grammar import parse_options, parse_time
-    from ..report.bench_figures import draw_bench
+    from ..report.beside import draw_bench
     from . import FAILED, INTERRUPTED
     from .bench_watch import BenchWatch
     from .progress import Display

@@ -8,6 +8,7 @@ from typing import Any
 
 from typer.main import get_command
 
+from ..runs.tables import to_markdown
 from .app import app
 
 INTRODUCTION = """\
@@ -34,8 +35,8 @@ configuration of a run: `width`, `heads`, `rank`, `batch_size` (`--batch-size`),
 - `--budget 30m`: the time of the whole command; `--cell-budget 20s`: that of one measurement;
 - `--out`: where the results go; `--json` and `--quiet`.
 
-Former spellings (`--d`, `--batch`, `--length`, `--budget` of `bench`, `--accelerator`, `--folder`) go
-on working.
+Former spellings (`--d`, `--batch`, `--length`, `--budget` of `bench`, `--accelerator`, `--folder`)
+go on working.
 """
 
 # command: what its help has no room for, and lines that show it
@@ -165,22 +166,21 @@ def _section(name: str, command: Any) -> str:
     for panel, parameters in panels.items():
         if panel:
             parts.append(f"**{panel}**")
-        parts.append(_table(parameters, context).rstrip())
+        parts.append(_table(parameters, context))
     return "\n\n".join(parts) + "\n"
 
 
 def _table(parameters: list[Any], context: Any) -> str:
-    rows = [["argument or option", "default", "meaning"], ["---"] * 3]
+    rows = []
     for parameter in parameters:
         name, text = parameter.get_help_record(context)
         found = re.fullmatch(r"(.*?)(?:  \[(.*)\])?", text, flags=re.DOTALL)
         about, extra = (found[1], found[2] or "") if found else (text, "")
         default = re.sub(r"^default: (?:\((.*?)\))?", r"\1", extra)
         default = re.sub(r"x>=(\d+)", r"at least \1", default)
-        rows.append([f"`{name.replace(' range>', '>')}`", default, about])
-    return "".join(
-        "| " + " | ".join(cell.replace("|", " or ") for cell in r) + " |\n" for r in rows
-    )
+        cells = f"`{name.replace(' range>', '>')}`", default, about
+        rows.append([cell.replace("|", " or ") for cell in cells])
+    return to_markdown(["argument or option", "default", "meaning"], rows)
 
 
 if __name__ == "__main__":

@@ -46,8 +46,7 @@ def spectrum(
     as_json: AsJson = False,
 ) -> None:
     """Explained variance and effective rank of every attention, and KSVD diagnostics: figure 1."""
-    from ..report.run_spectra import tell
-    from ..report.spectrum_figures import write_spectra
+    from ..report.model_spectra import tell, write_spectra
 
     called = _names(models, names)
     if out is None and len(models) > 1:

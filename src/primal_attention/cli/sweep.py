@@ -97,7 +97,7 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """Train over a grid of settings, or search in it: one store, resumable, a map as in Table 6."""
-    from ..report.sweep_figures import write_sweep
+    from ..report.beside import write_sweep
     from ..train.sweep import Store, best, grid, parse_space, run_sweep, trials
     from . import FAILED
     from .show import show_json

@@ -15,7 +15,6 @@ from ..bench import Results, match_accuracies, read_results
 from ..bench.candidates import FLOOR, SOFTMAX
 from ..bench.results import Growing, short
 from ..runs.errors import RunError
-from ..runs.extras import is_installed
 from .style import FORMATS, INK, MUTED, PALETTE, new_figure, save, spread, style
 
 if TYPE_CHECKING:
@@ -86,24 +85,6 @@ def bubbles(
             [looks[name].colour for name, *_ in points],
         )
         return save(figure, Path(folder) / "bubbles", formats)
-
-
-def draw_bench(folder: Path, accuracies: Mapping[str, float]) -> str:
-    """All pictures of a benchmark in its folder, which does not fail for want of them; returns what
-    there is to say about it."""
-    if not is_installed("matplotlib"):
-        missing = "no pictures: they need matplotlib; install 'primal-attention[plot]'"
-        return missing if accuracies else ""
-    try:
-        growth(folder)
-        if accuracies:
-            matched = match_accuracies(read_results(folder), dict(accuracies))
-            bubbles(folder, matched)
-            if len(matched) < len(accuracies):
-                return f"accuracies of {len(accuracies)} names, {len(matched)} measured here"
-    except (OSError, ValueError) as error:
-        return f"no pictures: {error}"
-    return ""
 
 
 # -- parts ---------------------------------------------------------------------------------------

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..runs.extras import is_installed
-from ..runs.files import explained, write_json
-from .run_spectra import Look, load_model, look_at
 from .style import FORMATS, INK, MUTED, PALETTE, new_figure, save, style
 
 if TYPE_CHECKING:
@@ -137,37 +134,3 @@ def _colours(count: int) -> list[Any]:
     from matplotlib import colormaps
 
     return list(colormaps["viridis"](np.linspace(0.0, 0.9, count)))
-
-
-def write_spectra(
-    models: Mapping[str, Path], folder: Path, *, inputs: int, text: Path | None, exact_size: int
-) -> tuple[dict[str, Look], dict[str, Any], list[Path]]:
-    """Look at models, {name: folder}, and write spectrum.json and pictures: what was seen, as
-    JSON has it, and the files."""
-    looks = {
-        name: look_at(*load_model(path, inputs, text), exact_size=exact_size)
-        for name, path in models.items()
-    }
-    seen = {name: {"model": str(models[name])} | look.to_dict() for name, look in looks.items()}
-    result: dict[str, Any] = {"models": seen} if len(seen) > 1 else next(iter(seen.values()))
-    with explained(f"write into {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "spectrum.json", result)
-    return looks, result, [folder / "spectrum.json", *draw_spectra(looks, folder)]
-
-
-def draw_spectra(looks: Mapping[str, Look], folder: Path) -> list[Path]:
-    """Pictures, where matplotlib is at hand."""
-    spectra = {name: look.spectrum for name, look in looks.items() if look.spectrum.layers}
-    if not is_installed("matplotlib") or not spectra:
-        return []
-    if len(looks) > 1:
-        return [
-            *explained_variance(spectra, folder / "spectrum"),
-            *by_layer(spectra, folder / "layers"),
-        ]
-    (found,) = spectra.values()
-    return [
-        *explained_variance(found, folder / "spectrum"),
-        *rank_map(found, folder / "effective_rank"),
-    ]

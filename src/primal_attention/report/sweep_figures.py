@@ -1,4 +1,4 @@
-"""Files of sweeps, and the map of accuracies over two settings, as in the paper's Table 6."""
+"""Figures of sweeps: the map of accuracies over two settings, as in the paper's Table 6."""
 
 from __future__ import annotations
 
@@ -7,32 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..runs.extras import is_installed
-from ..runs.files import explained, write_bytes
-from ..train.sweep import Map, Point, Store, make_map, points_csv, summarise, varied
-from ..train.sweep.configs import Config
-from ..train.sweep.space import Space
+from ..train.sweep.summary import Map
 from .style import FORMATS, INK, MUTED, new_figure, save, style
-
-
-def write_sweep(
-    configs: Sequence[Config], space: Space, store: Store
-) -> tuple[list[Point], list[Path]]:
-    """The points of a sweep, and the files about them in its store: results.csv, and over two
-    settings map.csv with a picture."""
-    names = varied(space) or list(space)
-    points = summarise(configs, names, store.outcomes())
-    files = {"results.csv": points_csv(points)}
-    found = make_map(points, *names[:2]) if len(names) >= 2 else None
-    if found is not None:
-        files["map.csv"] = found.csv()
-    with explained(f"write into {store.root}"):
-        for name, text in files.items():
-            write_bytes(store.root / name, text.encode())
-    written = [store.root / name for name in files]
-    if found is not None and is_installed("matplotlib") and any(p.finished for p in points):
-        written += sweep_map(found, store.root / "map", title=configs[0].task)
-    return points, written
 
 
 def sweep_map(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..runs.files import explained, write_bytes
+from ..runs.tables import to_csv
 from .lines import Line
 from .paper_tables import PaperTable
 
@@ -83,17 +82,15 @@ def notes(found: PaperTable, lines: Sequence[Line], protocol: str = "paper") -> 
 
 
 def as_csv(lines: Sequence[Line]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     fields = ("row", "column", "printed", "paper", "ours", "deviation", "low", "high", "seeds")
-    writer.writerow([*fields, "difference", "verdict", "why", "seconds", "missing"])
+    rows = []
     for line in lines:
         ours = line.ours
         own = [ours.mean, ours.deviation, ours.low, ours.high, ours.seeds] if ours else [None] * 5
         rounded = [round(x, 4) if isinstance(x, float) else x for x in [*own, line.difference]]
         end = [line.verdict, line.why, f"{line.seconds:.0f}", "; ".join(line.missing)]
-        writer.writerow([line.row, line.column, line.printed, line.paper, *rounded, *end])
-    return text.getvalue()
+        rows.append([line.row, line.column, line.printed, line.paper, *rounded, *end])
+    return to_csv([*fields, "difference", "verdict", "why", "seconds", "missing"], rows)
 
 
 def as_markdown(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from urllib.parse import quote
 
+from ...runs.tables import to_csv
 from ..charts import Cell, Chart, colour
 
 
@@ -105,14 +104,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], name: str = "")
 def notes(lines: Iterable[str]) -> str:
     """Remarks, one a paragraph."""
     return "".join(f'<p class="remark">{escape(line)}</p>' for line in lines)
-
-
-def to_csv(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)  # None is an empty cell
-    return text.getvalue()
 
 
 def slug(name: str) -> str:
