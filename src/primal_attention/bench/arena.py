@@ -75,15 +75,10 @@ class ArenaPlan:
 
     def _settings(self, name: str) -> Settings:
         plan = arena_task(name).plan
-        return Settings(
-            **{
-                "what": name,
-                "batch_size": _or(self.batch_size, plan.batch_size // SHARE),
-                "rank": _or(self.rank, plan.primalformer.rank),
-                "repeats": REPEATS,
-                **self.common,
-            }
-        )
+        usual = {"batch_size": plan.batch_size // SHARE, "rank": plan.primalformer.rank}
+        given = {"batch_size": self.batch_size, "rank": self.rank}
+        usual |= {name: value for name, value in given.items() if value is not None}
+        return Settings(**{"what": name, "repeats": REPEATS, **usual, **self.common})
 
     @property
     def command(self) -> str:
@@ -212,10 +207,6 @@ def _kept(folder: Path, plan: Plan) -> int:
     cells = read_results(folder).cells
     every = [(candidate.text, plan.lengths[0]) for candidate in plan.candidates]
     return sum(key in cells and cells[key].status == "measured" for key in every)
-
-
-def _or(given: int | None, usual: int) -> int:
-    return usual if given is None else given
 
 
 def _short(name: str) -> str:
