@@ -10,7 +10,7 @@ exactly 0 and so are their derivatives.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from ..kernels.random_bits import draw_dropped, is_eager_cpu, keep_scale
 from .dropout import Dropout
+from .options import Place
 
 TILE = 2**21  # numbers in the wide rows of a tile
 DROPPED = 2.0**100
@@ -33,14 +34,13 @@ class FeedForward(nn.Module):
         *,
         activation: nn.GELU | nn.ReLU,
         dropout: float,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **place: Unpack[Place],
     ) -> None:
         super().__init__()
-        self.expand = nn.Linear(width, hidden, device=device, dtype=dtype)
+        self.expand = nn.Linear(width, hidden, **place)
         self.activation = activation
         self.dropout = Dropout(dropout)
-        self.reduce = nn.Linear(hidden, width, device=device, dtype=dtype)
+        self.reduce = nn.Linear(hidden, width, **place)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., d) to (..., d)."""
