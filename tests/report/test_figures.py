@@ -148,4 +148,4 @@ def test_a_run_without_epochs_is_refused(run):
 def test_a_half_written_last_line_is_ignored(run):
     with open(run / "metrics.jsonl", "a") as file:
         file.write('{"kind": "epo')
-    assert list(read_run(run).epochs) == list(range(1, 13))
+    assert list(read_run(run).values) == list(range(1, 13))

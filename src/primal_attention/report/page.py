@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ..runs.files import explained, write_bytes
 from ..version import __version__
+from .run_spectra import INPUTS
 from .sections.base import Section
 from .sections.bench import bench
 from .sections.confusion import confusion
@@ -28,7 +29,6 @@ from .sections.read import Sources, TrainCommand, read_sources
 from .sections.settings import settings
 from .sections.spectrum import Spectra, find_spectra, spectrum
 from .sections.sweep import sweep
-from .sections.trained import INPUTS
 from .sections.verdict import verdict
 
 

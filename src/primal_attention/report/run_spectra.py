@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from ..analysis import KSVDDiagnostics, Spectrum
 
-WEIGHTS = "best.safetensors"
+WEIGHTS, FILE = "best.safetensors", "spectrum.json"
+INPUTS = 8  # cases that a page looks at
+EXACT_SIZE = 512  # longer softmax matrices take a randomised SVD: a page should not wait
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,18 @@ def look_at(model: nn.Module, calls: Sequence[Any], *, exact_size: int = 2048) -
     found = spectrum(model, calls, exact_size=exact_size)
     primal = any(isinstance(module, PrimalAttention | Converted) for module in model.modules())
     return Look(found, ksvd_diagnostics(model, calls) if primal else None)
+
+
+def read_spectrum(run: Path, inputs: int = INPUTS) -> dict[str, Any]:
+    """{"spectrum": ..., "diagnostics": ... or absent}, as `primal spectrum` writes it: from
+    spectrum.json in the run folder, or from the best weights on the first cases of the set that
+    chose the epoch. A RunError says why there is none."""
+    if (run / FILE).exists():
+        found = read_json(run / FILE)
+        if not isinstance(found, dict) or "layers" not in found.get("spectrum", {}):
+            raise RunError(f"{run / FILE} holds no spectrum; expected what primal spectrum writes")
+        return found
+    return look_at(*load_run(run, inputs), exact_size=EXACT_SIZE).to_dict()
 
 
 def load_run(run: Path, inputs: int) -> tuple[nn.Module, list[tuple[Tensor, Tensor]]]:
