@@ -9,6 +9,11 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import NamedTuple
 
+from .base import DataError
+from .folders import CACHE
+
+WHOLE = "store.json"  # written last, so it says that the store is whole
+
 
 class Building(NamedTuple):
     """A store is being built, which happens once: `done` of `total` cases (None: not known)."""
@@ -40,8 +45,21 @@ def tell(name: str, done: int, total: int | None) -> None:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Processes that want the same store wait for the one that builds it."""
-    with open(folder / "lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def building(store: Path, name: str, total: int | None = None) -> Iterator[bool]:
+    """Lock the folder of a store; other processes that want it wait. Gives whether it must be
+    filled: another process may have been faster."""
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        tell(name, 0, total)
+        with open(store / "lock", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield not (store / WHOLE).is_file()
+    except OSError as error:
+        raise DataError(
+            f"the store {store} cannot be written ({error}); name another folder in {CACHE}"
+        ) from error
+
+
+def damaged(store: Path, reason: object) -> DataError:
+    """What to raise about a store that cannot be read."""
+    return DataError(f"the store {store} is damaged ({reason}); remove it to build it again")
