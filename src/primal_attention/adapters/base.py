@@ -105,6 +105,12 @@ def class_path(module: nn.Module) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
+def fused(linear: nn.Module, width: int) -> tuple[Projection, Projection, Projection]:
+    """Queries, keys and values of one projection to three times the width."""
+    q, k, v = (projection(linear, rows=slice(i * width, (i + 1) * width)) for i in range(3))
+    return q, k, v
+
+
 def projection(linear: nn.Module, *, rows: slice = slice(None)) -> Projection:
     """The map of an nn.Linear, or of transformers' Conv1D, whose weight is transposed. `rows` takes
     a part of the outputs, as from a fused projection of q, k and v.
