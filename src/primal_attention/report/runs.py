@@ -106,7 +106,6 @@ def _classifier(path: Path, settings: dict[str, Any]) -> Trained:
         )
     config = RunConfig.from_dict(settings)
     return Trained(
-        path=path,
         config=config,
         measure=ACCURACY,
         value=100 * float(result["accuracy"]),
@@ -114,16 +113,10 @@ def _classifier(path: Path, settings: dict[str, Any]) -> Trained:
         protocol=config.protocol,
         judged=epochs[-1]["split"],
         chosen=int(result["epoch"]),
-        task_loss=_curve(lines, "epoch", "task_loss"),
-        ksvd_loss=_curve(lines, "epoch", "ksvd_loss"),
         values=_curve(lines, "epoch", "accuracy", 100.0),
-        ksvd_by_step=_curve(lines, "step", "ksvd_loss"),
-        settings=settings,
-        result=result,
-        environment=_environment(path),
         classes=classes,
         confusion=confusion,
-        primal_layers=_layers(lines),
+        **_common(path, lines, result, settings),
     )
 
 
@@ -135,7 +128,6 @@ def _agent(path: Path, settings: dict[str, Any]) -> Trained:
     config = DecisionConfig.from_dict(settings).engine()
     scores = _curve(lines, "epoch", "score")
     return Trained(
-        path=path,
         config=config,
         measure=SCORE,
         value=float(result["score"]),
@@ -143,20 +135,26 @@ def _agent(path: Path, settings: dict[str, Any]) -> Trained:
         protocol=None,
         judged="episodes after each epoch",
         chosen=max(scores, default=config.epochs),
-        task_loss=_curve(lines, "epoch", "task_loss"),
-        ksvd_loss=_curve(lines, "epoch", "ksvd_loss"),
         values=scores,
-        ksvd_by_step=_curve(lines, "step", "ksvd_loss"),
-        settings=settings,
-        result=result,
-        environment=_environment(path),
-        primal_layers=_layers(lines),
+        **_common(path, lines, result, settings),
     )
 
 
-def _environment(path: Path) -> dict[str, Any]:
+def _common(
+    path: Path, lines: list[dict[str, Any]], result: dict[str, Any], settings: dict[str, Any]
+) -> dict[str, Any]:
+    """What runs of all kinds have, as fields of `Trained`."""
     place = path / "environment.json"
-    return dict(read_json(place)) if place.exists() else {}
+    return {
+        "path": path,
+        "task_loss": _curve(lines, "epoch", "task_loss"),
+        "ksvd_loss": _curve(lines, "epoch", "ksvd_loss"),
+        "ksvd_by_step": _curve(lines, "step", "ksvd_loss"),
+        "settings": settings,
+        "result": result,
+        "environment": dict(read_json(place)) if place.exists() else {},
+        "primal_layers": _layers(lines),
+    }
 
 
 def _layers(lines: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:

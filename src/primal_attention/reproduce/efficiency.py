@@ -9,10 +9,9 @@ from pathlib import Path
 from ..bench import Results, Watch, parse_candidates
 from ..bench.arena import ArenaPlan, read_arena, run_arena
 from ..bench.candidates import MATERIALISED
-from ..runs.statistics import mean_interval
 from .lines import NO_TIME, QUICK_REASON, Line
 from .paper_tables import Figure, table
-from .verdict import Estimate, judge
+from .verdict import Estimate, judge, of_values
 
 CANDIDATES: Mapping[str, str] = {
     "Trans.": MATERIALISED,
@@ -96,6 +95,4 @@ def _factor(row: str, column: str, results: Results) -> tuple[Estimate | None, s
         return Estimate(factor, factor, factor), ""
     units = own.beside or base.rounds  # of the same rounds, also where the model was added later
     ratios = [a / b for a, b in zip(units, own.rounds, strict=False)]
-    mean, deviation, interval = mean_interval(ratios)
-    low, high = interval or (mean, mean)
-    return Estimate(mean, low, high, len(ratios), deviation), ""
+    return of_values(ratios), ""
