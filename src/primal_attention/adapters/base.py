@@ -1,4 +1,4 @@
-"""What an adapter has to say about somebody else's attention, and the registry of adapters.
+"""What an adapter says about the attention of another library, and the registry of adapters.
 
 An adapter for an own class is two functions:
 

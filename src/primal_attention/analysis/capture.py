@@ -1,4 +1,4 @@
-"""Every attention of a model, whoever wrote it, seen while the model runs.
+"""Every attention of a model, of any library, seen while the model runs.
 
 A hook on each attention turns a call into matrices that are read one head at a time, before the
 next layer runs: nothing of a call is kept but its singular values.
@@ -65,7 +65,7 @@ def calls(inputs: Any) -> Iterator[Call]:
 
 
 def run(model: nn.Module, found: list[Found], inputs: Any, see: See) -> dict[str, str]:
-    """Run a model on inputs; `see(attention, call, output)` hears of every call of an attention
+    """Run a model on inputs; `see(attention, call, output)` gets every call of an attention
     until it raises a ValueError. Returns why attentions were not seen, {name: reason}."""
     skipped = {one.name: "it was not called" for one in found}
     failed: set[str] = set()
@@ -91,7 +91,7 @@ def run(model: nn.Module, found: list[Found], inputs: Any, see: See) -> dict[str
 
 @contextmanager
 def _watched(model: nn.Module, found: list[Found], see: See) -> Iterator[None]:
-    """While in it, `see` hears of every call of an attention; the model is in eval mode."""
+    """Inside the `with`, `see` gets every call of an attention; the model is in eval mode."""
 
     def hook(one: Found) -> Callable[..., None]:
         def call(module: nn.Module, args: Any, kwargs: dict[str, Any], out: Any = None) -> None:

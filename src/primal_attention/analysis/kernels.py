@@ -71,7 +71,7 @@ class SoftmaxHead:
 
 @dataclass(frozen=True, eq=False)
 class MatrixHead:
-    """A matrix that somebody formed already, (N, M)."""
+    """A matrix that is formed already, (N, M)."""
 
     matrix: Tensor
 

@@ -55,7 +55,7 @@ class Moments:
         """A matrix (B, h, p, p) with the singular values of K."""
         if self.anchors is None:
             return self.triangle_q @ self.triangle_k.mT
-        # two products with F_X, not one with its square, for the sake of small singular values
+        # two products with F_X, not one with its square, which keeps small singular values exact
         return (self.triangle_q @ self.anchors.mT) @ (self.anchors @ self.triangle_k.mT)
 
     def singular_values(self) -> Tensor:

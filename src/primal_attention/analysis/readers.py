@@ -1,4 +1,4 @@
-"""How one call of an attention is read, whoever wrote it: as singular values or as matrices."""
+"""How one call of an attention of any library is read: as singular values or as matrices."""
 
 from __future__ import annotations
 

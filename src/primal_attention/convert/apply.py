@@ -25,7 +25,7 @@ def convert_(model: M, what: Plan | Mapping[str, Any] | None = None, /, **option
         convert_(model, plan(model, rank=16))         # what was planned, and nothing else
 
     CONVERSION WITHOUT TRAINING CHANGES THE FUNCTION. Queries, keys and the output projection are
-    taken over, the rest starts anew: train the model, or `distill_` it. Optimizers must be built
+    taken over, the rest starts fresh: train the model, or `distill_` it. Optimizers must be built
     after the conversion. A failure leaves the model as it was.
     """
     if isinstance(what, Plan):

@@ -29,7 +29,7 @@ def distill_(
     """Train the converted layers alone to give the original attentions' outputs, in place.
 
     batches: a few inputs of the model: tensors, tuples of arguments or dicts of keywords. In every
-    step each original and its replacement get the same input, and the rest of the model goes on
+    step each original and its replacement get the same input, and the rest of the model continues
     from the original's output, so that all layers learn at once from what they saw before the
     conversion. Adam, with a learning rate that falls linearly to zero. Padding does not count.
     """
@@ -123,7 +123,7 @@ def _error(layer: Converted, pair: tuple[Tensor, Tensor], call: Any) -> Tensor:
 def _taught(
     layers: list[Converted], tell: Callable[[Converted, Any, Any], None], *, learn: bool = False
 ) -> Iterator[None]:
-    """For the time of a `with`, the layers give their originals' outputs; `tell` hears of it."""
+    """For the time of a `with`, the layers give their originals' outputs; `tell` gets each call."""
 
     def forward_of(layer: Converted) -> Callable[..., Any]:
         original = layer.conversion.original

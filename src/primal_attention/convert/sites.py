@@ -193,8 +193,8 @@ def _nothing(model: nn.Module) -> str:
 
 
 def expect_converted(model: nn.Module, *, originals: bool = False) -> list[Converted]:
-    """The converted layers of a model, at least one; with their `originals` at hand if asked for,
-    on the model's present device and of its type."""
+    """The converted layers of a model, at least one; with `originals`, each must have its
+    original, which moves to the model's present device and type."""
     layers = converted_layers(model)
     if not layers:
         raise ValueError(

@@ -1,7 +1,7 @@
 """The feed-forward part of an encoder layer, and hand-written passes of it for the CPU.
 
 Written plainly, the wide rows act(W_1 x + b_1) are several tensors, each four times the size of the
-input and brought into memory anew. The passes here keep W_1 x + b_1 alone for the way back; all
+input and read from memory again. The passes here keep W_1 x + b_1 alone for the way back; all
 else is as long as a tile of the positions, is used again, and stays in the cache. There is no
 dropout mask either: what is dropped becomes -DROPPED before the activation, where GELU and ReLU are
 exactly 0 and so are their derivatives.
@@ -71,7 +71,7 @@ class FeedForward(nn.Module):
 
 
 def _has_hooks(part: nn.Module) -> bool:
-    """Whether somebody waits for the forward of a part, which the passes do not call."""
+    """Whether a part has hooks, which the passes would not call."""
     return any((part._forward_hooks, part._forward_pre_hooks, part._backward_hooks))
 
 

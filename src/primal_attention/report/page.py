@@ -45,7 +45,7 @@ def write_page(
     """Write the page of run folders, folders of seeds and benchmarks, or folders of these.
 
     `spectra`: look at the attention matrices of the best weights on `inputs` cases, where weights
-    and data are at hand. `command` is what the page says that made it; `train_command(config,
+    and data are available. `command` is what the page says that made it; `train_command(config,
     seeds)` gives the command line that trained a run.
     """
     folders = [str(path) for path in paths]

@@ -87,7 +87,7 @@ def read_run(path: Path | str) -> Trained:
     except RunError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        # files that somebody changed, or of another version
+        # files that were changed, or of another version
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise RunError(f"{path} cannot be read as a finished run: {reason}") from error
 

@@ -120,7 +120,7 @@ def _finish(axes: Axes, lines: int) -> None:
 
 
 def _colours(count: int) -> list[Any]:
-    """Colours that are told apart; for deep models a scale from the first layer to the last."""
+    """Colours that differ clearly; for deep models a scale from the first layer to the last."""
     if count <= len(PALETTE):
         return list(PALETTE[:count])
     from matplotlib import colormaps

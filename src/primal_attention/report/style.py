@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 INK, MUTED, HAIRLINE = "#1f2933", "#66727f", "#e3e7ea"
-# Okabe and Ito's colours: told apart by colour-blind readers too
+# Okabe and Ito's colours, which colour-blind readers can distinguish
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 FORMATS = ("png", "svg")
 

@@ -34,7 +34,7 @@ def measure(
     budget: float | None = None,
     watch: Watch | None = None,
 ) -> dict[str, Results]:
-    """Measure, or go on measuring, the models of Table 3 or of a part of it, by task: width 64, 2
+    """Measure, or resume measuring, the models of Table 3 or of a part of it, by task: width 64, 2
     heads, an eighth of the paper's batches. Tasks that do not fit into `budget` seconds are left
     out."""
     cells = table("table3").select(part)

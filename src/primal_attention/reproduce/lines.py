@@ -34,7 +34,7 @@ class Line:
 
     @property
     def unfinished(self) -> bool:
-        """Whether a later call goes on with it."""
+        """Whether a later call resumes it."""
         states = (self.why, *(seed.partition(": ")[2] for seed in self.missing))
         return any(one.startswith((NO_TIME, "paused")) for one in states)
 

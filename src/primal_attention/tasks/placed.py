@@ -26,7 +26,7 @@ class PlacedTask(Task, Generic[Kind]):
 
     @abstractmethod
     def places(self, data_dir: Path | str | None) -> Mapping[str, Place]:
-        """Where the splits lie that are at hand."""
+        """Where the available splits are."""
 
     @abstractmethod
     def read(self, place: Any, split: str) -> Kind:

@@ -1,4 +1,4 @@
-"""What the stores of data have in common: one process builds while others wait, and tells of it."""
+"""What the stores of data share: one process builds while others wait, and a listener follows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def heard_by(listener: Listener | None) -> Iterator[None]:
-    """While in it, `listener` is told of every store that is built, however deep in calls."""
+    """Notify `listener` of every store that is built inside the `with`, however deep in calls."""
     token = _listener.set(listener)
     try:
         yield
@@ -38,7 +38,7 @@ def heard_by(listener: Listener | None) -> Iterator[None]:
 
 
 def tell(name: str, done: int, total: int | None) -> None:
-    """Tell who listens."""
+    """Notify the listener, if there is one."""
     listener = _listener.get()
     if listener is not None:
         listener(Building(name, done, total))

@@ -27,7 +27,7 @@ class Spectra:
 
 
 def find_spectra(sources: Sources, inputs: int = INPUTS) -> Spectra:
-    """The spectrum of the first seed of every entry, as far as weights and data are at hand."""
+    """The spectrum of the first seed of every entry, as far as weights and data are available."""
     found, reasons = {}, []
     for entry in sources.detailed:
         try:

@@ -119,7 +119,7 @@ def open_split(root: Path, split: str, side: int, *, name: str) -> ImageSet:
 
 
 def build(listing: Listing, store: Path, side: int, *, chunk: int = CHUNK) -> None:
-    """Decode all images of a listing into a store; listeners of stores are told."""
+    """Decode all images of a listing into a store; listeners are notified."""
     with building(store, str(listing.root), len(listing.files)) as empty:
         if empty:
             _fill(listing, store, side, chunk)

@@ -21,7 +21,7 @@ _SAMPLE = 10_000  # images that the statistics are taken from, at most
 class ImageSet:
     """One labelled collection. Case i is `images[rows[i]]`, so that a subset copies no pixels.
 
-    `checksum` names the content of `images` where hashing it anew would take long.
+    `checksum` names the content of `images` where hashing it again would take long.
     """
 
     name: str

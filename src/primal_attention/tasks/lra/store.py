@@ -79,7 +79,7 @@ def open_set(source: Source, classes: tuple[str, ...], vocabulary: int) -> Token
 
 
 def build(source: Source, folder: Path, *, part: int = PART) -> None:
-    """Write the store of a source into a folder; listeners of stores are told."""
+    """Write the store of a source into a folder; listeners are notified."""
     with building(folder, source.name) as empty:
         if empty:
             _fill(source, folder, part)
