@@ -74,8 +74,8 @@ format: $(STAMP) ## sort imports, apply safe fixes, format
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: $(STAMP) ## time and memory of the attentions
-	@$(PY) benchmarks/attention.py
+bench: $(STAMP) ## time and memory of the attentions against the length
+	@$(VENV)/bin/primal bench
 
 docs: $(VENV)/.extra-docs ## build the documentation into site/, open site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict

@@ -1,4 +1,4 @@
-"""The table of agents in docs/results/rl.md: actions a second, streamed against the window anew.
+"""The table of agents in docs/results/rl.md: actions a second, streamed against the whole window.
 
 OMP_NUM_THREADS=1 python benchmarks/agents.py
 

@@ -1,4 +1,4 @@
-"""What an adapter has to say about somebody else's attention, and the registry of adapters.
+"""What an adapter says about the attention of another library, and the registry of adapters.
 
 An adapter for an own class is two functions:
 
@@ -103,6 +103,12 @@ def class_path(module: nn.Module) -> str:
     """Module and name of a class: `torch.nn.modules.activation.MultiheadAttention`."""
     kind = type(module)
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def fused(linear: nn.Module, width: int) -> tuple[Projection, Projection, Projection]:
+    """Queries, keys and values of one projection to three times the width."""
+    q, k, v = (projection(linear, rows=slice(i * width, (i + 1) * width)) for i in range(3))
+    return q, k, v
 
 
 def projection(linear: nn.Module, *, rows: slice = slice(None)) -> Projection:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from ..attention.primal import PrimalAttention
@@ -70,3 +73,25 @@ class Converted(nn.Module):
 def converted_layers(model: nn.Module) -> list[Converted]:
     """The converted layers of a model, in the model's order."""
     return [m for m in model.modules() if isinstance(m, Converted) and "_conversion" in m.__dict__]
+
+
+def forget_originals(model: nn.Module) -> None:
+    """Let go of what the converted layers replaced."""
+    for layer in converted_layers(model):
+        layer.conversion.original = None
+
+
+@contextmanager
+def evaluation(model: nn.Module) -> Iterator[None]:
+    """For the time of a `with`: no dropout, and none of torch's fast paths, which go around hooks
+    and make nested tensors."""
+    modes = {module: module.training for module in model.modules()}
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        model.eval()
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        for module, mode in modes.items():
+            module.training = mode

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..attention.primal.rotary import RotaryPrimalAttention, keep_heads
-from .base import Source, projection
+from .base import Source, fused, projection
 from .converted import Converted
 from .huggingface import HuggingFaceConverted, is_causal, is_transformers
 
@@ -24,10 +24,7 @@ class GPT2Adapter:
             return None
         if module.is_cross_attention:
             return None
-        width = module.embed_dim
-        query, key, value = (
-            projection(module.c_attn, rows=slice(i * width, (i + 1) * width)) for i in range(3)
-        )
+        query, key, value = fused(module.c_attn, module.embed_dim)
         return Source(
             num_heads=module.num_heads,
             query=query,

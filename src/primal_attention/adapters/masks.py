@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 # exp(-10,000) is zero in every floating type: libraries write -1e4, the smallest number or -inf
-_HIDDEN = -1e4
+HIDDEN = -1e4
 
 
 def hidden_pairs(mask: Tensor, *, true_means: str) -> Tensor:
@@ -24,7 +24,7 @@ def hidden_pairs(mask: Tensor, *, true_means: str) -> Tensor:
     if mask.dtype == torch.bool:
         return mask if true_means == "hidden" else ~mask
     if mask.is_floating_point():
-        hidden = mask <= _HIDDEN
+        hidden = mask <= HIDDEN
         message = "the mask adds a finite number to single scores, which this attention does not"
         require((hidden | (mask == 0)).all(), f"{message} have; expected only 0 and -inf")
         return hidden

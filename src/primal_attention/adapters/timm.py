@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .base import Source, class_path, projection
+from .base import Source, class_path, fused, projection
 from .converted import Call, Converted
 from .masks import hidden_pairs, ignored_keys
 
@@ -26,13 +26,9 @@ class TimmAdapter:
             kept = getattr(module, name, None)
             if not isinstance(kept, nn.Identity | None):
                 raise ValueError(f"it has a {name}, {type(kept).__name__}; expected none")
-        if isinstance(getattr(module, "qkv", None), nn.Linear):
-            rows = module.qkv.out_features // 3
-            query, key, value = (
-                projection(module.qkv, rows=slice(i * rows, (i + 1) * rows)) for i in range(3)
-            )
-        else:
+        if not isinstance(getattr(module, "qkv", None), nn.Linear):
             raise ValueError("it has no projection qkv; expected one nn.Linear for q, k and v")
+        query, key, value = fused(module.qkv, module.qkv.out_features // 3)
         return Source(
             num_heads=module.num_heads,
             query=query,

@@ -1,4 +1,4 @@
-"""Every attention of a model, whoever wrote it, seen while the model runs.
+"""Every attention of a model, of any library, seen while the model runs.
 
 A hook on each attention turns a call into matrices that are read one head at a time, before the
 next layer runs: nothing of a call is kept but its singular values.
@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
+from ..adapters.converted import evaluation
 from .readers import Call, Reader, reader_of
 
 
@@ -64,60 +64,58 @@ def calls(inputs: Any) -> Iterator[Call]:
         )
 
 
-def run(model: nn.Module, found: list[Found], inputs: Any, see: See) -> None:
-    """Run a model on inputs; `see(attention, call, output)` hears of every attention."""
-    with _watched(model, found, see):
+def run(model: nn.Module, found: list[Found], inputs: Any, see: See) -> dict[str, str]:
+    """Run a model on inputs; `see(attention, call, output)` gets every call of an attention
+    until it raises a ValueError. Returns why attentions were not seen, {name: reason}."""
+    skipped = {one.name: "it was not called" for one in found}
+    failed: set[str] = set()
+
+    def watch(one: Found, call: Call, out: Any) -> None:
+        if one.name in failed:
+            return
+        try:
+            see(one, call, out)
+            skipped.pop(one.name, None)
+        except ValueError as reason:
+            failed.add(one.name)
+            skipped[one.name] = str(reason)
+
+    with _watched(model, found, watch):
         for args, kwargs in calls(inputs):
             if found[0].module is model:  # a single attention: its output is of no use
-                see(found[0], (args, kwargs), None)
+                watch(found[0], (args, kwargs), None)
             else:
                 model(*args, **kwargs)
+    return skipped
 
 
 @contextmanager
 def _watched(model: nn.Module, found: list[Found], see: See) -> Iterator[None]:
-    """While in it, `see` hears of every call of an attention; the model is in eval mode, without
-    fast paths that would go around the hooks."""
-    handles = []
-    for one in found:
-        if one.reader.after:
-            hook = _after(one, see)
-            handles.append(one.module.register_forward_hook(hook, with_kwargs=True))
-        else:
-            handles.append(
-                one.module.register_forward_pre_hook(_before(one, see), with_kwargs=True)
-            )
-    training = {module: module.training for module in model.modules()}
-    fast = torch.backends.mha.get_fastpath_enabled()
+    """Inside the `with`, `see` gets every call of an attention; the model is in eval mode."""
+
+    def hook(one: Found) -> Callable[..., None]:
+        def call(module: nn.Module, args: Any, kwargs: dict[str, Any], out: Any = None) -> None:
+            see(one, (args, kwargs), out)
+
+        return call
+
+    handles = [
+        one.module.register_forward_hook(hook(one), with_kwargs=True)
+        if one.reader.after
+        else one.module.register_forward_pre_hook(hook(one), with_kwargs=True)
+        for one in found
+    ]
     implementation = _implementation(model)
     try:
-        model.eval()
-        torch.backends.mha.set_fastpath_enabled(False)
         if implementation is not None:
             model.set_attn_implementation("eager")  # type: ignore[operator]
-        yield
+        with evaluation(model):
+            yield
     finally:
         if implementation is not None:
             model.set_attn_implementation(implementation)  # type: ignore[operator]
-        torch.backends.mha.set_fastpath_enabled(fast)
-        for module, mode in training.items():
-            module.training = mode
         for handle in handles:
             handle.remove()
-
-
-def _before(one: Found, see: See) -> Any:
-    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        see(one, (args, kwargs), None)
-
-    return hook
-
-
-def _after(one: Found, see: See) -> Any:
-    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        see(one, (args, kwargs), out)
-
-    return hook
 
 
 def _implementation(model: nn.Module) -> str | None:

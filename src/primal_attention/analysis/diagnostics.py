@@ -26,13 +26,13 @@ Array = npt.NDArray[np.float64]
 class LayerDiagnostics:
     """One primal layer; arrays are (inputs, heads) or (inputs, heads, k), in float64.
 
-    ``objective``: J with means over the positions, eq. (11); 0 at a solution, necessary and not
-    sufficient. ``angles_e, angles_r``: principal angles in degrees, ascending, between the span of
+    `objective`: J with means over the positions, eq. (11); 0 at a solution, necessary and not
+    sufficient. `angles_e, angles_r`: principal angles in degrees, ascending, between the span of
     the learned scores e (r) over the positions and that of the leading left (right) singular
-    vectors of K; 0 at a solution. ``lam`` ascending and ``inverse_sigma`` ascending: the learned
-    Lambda of the sums, ``Lambda / N``, against 1 / sigma; equal at a solution. ``share_e``: the
-    part of the output's energy that comes from e, ``||o_e||^2 / (||o_e||^2 + ||o_r||^2)``; the rest
-    comes from r. ``asymmetry``: ``||K - K^T||_F / ||K + K^T||_F``, None in cross-attention.
+    vectors of K; 0 at a solution. `lam` ascending and `inverse_sigma` ascending: the learned
+    Lambda of the sums, `Lambda / N`, against 1 / sigma; equal at a solution. `share_e`: the
+    part of the output's energy that comes from e, `||o_e||^2 / (||o_e||^2 + ||o_r||^2)`; the rest
+    comes from r. `asymmetry`: `||K - K^T||_F / ||K + K^T||_F`, None in cross-attention.
     """
 
     name: str
@@ -47,7 +47,7 @@ class LayerDiagnostics:
 
     @property
     def lambda_ratio(self) -> Array:
-        """``Lambda_i sigma_i (inputs, heads, k)``: 1 at a solution."""
+        """`Lambda_i sigma_i (inputs, heads, k)`: 1 at a solution."""
         return self.lam / self.inverse_sigma
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class LayerDiagnostics:
 
 @dataclass(frozen=True, eq=False)
 class KSVDDiagnostics:
-    """The diagnostics of all primal layers of a model; ``skipped``: {name: reason}."""
+    """The diagnostics of all primal layers of a model; `skipped`: {name: reason}."""
 
     layers: tuple[LayerDiagnostics, ...]
     skipped: dict[str, str]
@@ -114,26 +114,20 @@ def ksvd_diagnostics(model_or_attention: nn.Module, inputs: Any) -> KSVDDiagnost
             f"{type(model_or_attention).__name__} has no primal layer; expected at least one"
         )
     parts: dict[str, list[dict[str, Tensor | None]]] = {one.name: [] for one in found}
-    skipped: dict[str, str] = {}
 
     def see(one: Found, call: Call, out: Any) -> None:
-        if one.name in skipped:
-            return
         try:
             parts[one.name].append(_diagnose(*primal_call(one.module, call)))
-        except (ValueError, RuntimeError) as reason:
-            skipped[one.name] = str(reason)
+        except RuntimeError as reason:  # of a decomposition
+            raise ValueError(str(reason)) from reason
 
-    run(model_or_attention, found, inputs, see)
-    layers = []
-    for one in found:
-        if one.name in skipped:
-            continue
-        if not parts[one.name]:
-            skipped[one.name] = "it was not called"
-            continue
-        layers.append(LayerDiagnostics(one.name, one.reader.kind, **_joined(parts[one.name])))
-    return KSVDDiagnostics(tuple(layers), skipped)
+    skipped = run(model_or_attention, found, inputs, see)
+    layers = tuple(
+        LayerDiagnostics(one.name, one.reader.kind, **_joined(parts[one.name]))
+        for one in found
+        if one.name not in skipped
+    )
+    return KSVDDiagnostics(layers, skipped)
 
 
 def _diagnose(layer: PrimalAttention, call: Sequences) -> dict[str, Tensor | None]:
@@ -174,7 +168,7 @@ def _diagnose(layer: PrimalAttention, call: Sequences) -> dict[str, Tensor | Non
 def _weights(
     layer: PrimalAttention, call: Sequences, moments: Moments
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``W_e|X`` and ``W_r|X (B, h, p, s)`` and the trace of (11), (B, h)."""
+    """`W_e|X` and `W_r|X (B, h, p, s)` and the trace of (11), (B, h)."""
     wide = moments.triangle_q.dtype
     if moments.dual_e is not None and moments.dual_r is not None:
         scale = 1.0 / moments.count_k.clamp(min=1).to(wide)[:, None, None, None]
@@ -196,8 +190,8 @@ def _output_maps(layer: PrimalAttention, dtype: torch.dtype) -> tuple[Tensor, Te
 
 
 def principal_angles(a: Tensor, b: Tensor) -> Tensor:
-    """The angles in degrees, ascending, between the spans of the columns of ``a (..., n, s)`` and
-    of ``b (..., n, k)``, s >= k; exact for small angles too (Bjorck & Golub 1973): (..., k)."""
+    """The angles in degrees, ascending, between the spans of the columns of `a (..., n, s)` and
+    of `b (..., n, k)`, s >= k; exact for small angles too (Bjorck & Golub 1973): (..., k)."""
     q_a, q_b = torch.linalg.qr(a).Q, torch.linalg.qr(b).Q
     cosines = torch.linalg.svdvals(q_a.mT @ q_b)
     sines = torch.linalg.svdvals(q_b - q_a @ (q_a.mT @ q_b)).flip(-1)

@@ -28,10 +28,10 @@ class HeadMatrix(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class SoftmaxHead:
-    """``K_ij = softmax_j(scale <q_i, k_j> + bias)`` of one head: q (N, p), k (M, p).
+    """`K_ij = softmax_j(scale <q_i, k_j> + bias)` of one head: q (N, p), k (M, p).
 
-    ``ignore (M,)``: keys that nobody sees. ``hidden``: pairs (N, M), bool (True = hidden) or float
-    (added). ``causal``: j > i is hidden. ``silent (N,)``: queries whose row is zero; a query that
+    `ignore (M,)`: keys that nobody sees. `hidden`: pairs (N, M), bool (True = hidden) or float
+    (added). `causal`: j > i is hidden. `silent (N,)`: queries whose row is zero; a query that
     sees nothing has a zero row too.
     """
 
@@ -71,7 +71,7 @@ class SoftmaxHead:
 
 @dataclass(frozen=True, eq=False)
 class MatrixHead:
-    """A matrix that somebody formed already, (N, M)."""
+    """A matrix that is formed already, (N, M)."""
 
     matrix: Tensor
 
@@ -84,7 +84,7 @@ class MatrixHead:
 
 
 class Values(NamedTuple):
-    """Singular values (k,) descending, and ``||K||_F^2``, the total of ALL their squares."""
+    """Singular values (k,) descending, and `||K||_F^2`, the total of ALL their squares."""
 
     sigma: Tensor
     energy: float
@@ -95,8 +95,8 @@ class Values(NamedTuple):
 def head_values(head: HeadMatrix, *, exact_size: int, leading: int, seed: int = 0) -> Values:
     """The singular values of one matrix.
 
-    All of them by an exact SVD where the shorter side is at most ``exact_size``; else the
-    ``leading`` largest by a randomised one (Halko, Martinsson & Tropp 2011: random projection and
+    All of them by an exact SVD where the shorter side is at most `exact_size`; else the
+    `leading` largest by a randomised one (Halko, Martinsson & Tropp 2011: random projection and
     power steps), which forms a block of rows at a time.
     """
     n, m = head.shape

@@ -31,10 +31,10 @@ _CHUNK_NUMBERS = 1 << 18  # features held at a time: more would leave the cache
 class Moments:
     """Sums over the positions, per sample and head, in float64 (float32 where a device has none).
 
-    ``triangle_q, triangle_k (B, h, p, p)``: R_q and R_k. ``cross (B, h, p, p)``: Phi_k^T Phi_q, of
-    self-attention where asked for, else None. ``anchors (B, h, n, p)``: F_X, None for the identity.
-    ``dual_e, dual_r (B, h, p, s)``: sums `phi_q h_e^T` and `phi_k h_r^T` of tied weights, else
-    None. ``count_q, count_k (B,)``: valid positions.
+    `triangle_q, triangle_k (B, h, p, p)`: R_q and R_k. `cross (B, h, p, p)`: Phi_k^T Phi_q, of
+    self-attention where asked for, else None. `anchors (B, h, n, p)`: F_X, None for the identity.
+    `dual_e, dual_r (B, h, p, s)`: sums `phi_q h_e^T` and `phi_k h_r^T` of tied weights, else
+    None. `count_q, count_k (B,)`: valid positions.
     """
 
     triangle_q: Tensor
@@ -55,7 +55,7 @@ class Moments:
         """A matrix (B, h, p, p) with the singular values of K."""
         if self.anchors is None:
             return self.triangle_q @ self.triangle_k.mT
-        # two products with F_X, not one with its square, for the sake of small singular values
+        # two products with F_X, not one with its square, which keeps small singular values exact
         return (self.triangle_q @ self.anchors.mT) @ (self.anchors @ self.triangle_k.mT)
 
     def singular_values(self) -> Tensor:
@@ -64,9 +64,9 @@ class Moments:
         return sigma
 
     def asymmetry(self) -> Tensor | None:
-        """``||K - K^T||_F / ||K + K^T||_F (B, h)``: 0 symmetric, 1 neither, large antisymmetric.
+        """`||K - K^T||_F / ||K + K^T||_F (B, h)`: 0 symmetric, 1 neither, large antisymmetric.
 
-        From ``||K -+ K^T||^2 = 2 ||K||^2 -+ 2 tr(K K)`` and ``tr(K K) = tr((M Phi_k^T Phi_q)^2)``.
+        From `||K -+ K^T||^2 = 2 ||K||^2 -+ 2 tr(K K)` and `tr(K K) = tr((M Phi_k^T Phi_q)^2)`.
         """
         if self.cross is None:
             return None
@@ -81,7 +81,7 @@ class Moments:
 @torch.no_grad()
 def primal_moments(layer: PrimalAttention, call: Sequences, *, products: bool = False) -> Moments:
     """The moments of a primal layer on one call, chunk by chunk where its features allow it; with
-    ``products`` also ``cross``, and ``dual_e`` and ``dual_r`` of tied weights.
+    `products` also `cross`, and `dual_e` and `dual_r` of tied weights.
 
     Tied causal layers have a triangular kernel, which is no product of factors: ValueError.
     """
@@ -161,7 +161,7 @@ class _Sums:
 
 
 def _triangle(x: Tensor) -> Tensor:
-    """R of ``x (..., N, r)``, accumulated over chunks in the wide type."""
+    """R of `x (..., N, r)`, accumulated over chunks in the wide type."""
     triangle = x[..., :0, :].to(_wide(x))
     chunk = max(_CHUNK_NUMBERS // max(x[..., :1, :].numel(), 1), 4 * x.shape[-1])
     for part in x.split(chunk, dim=-2):

@@ -1,4 +1,4 @@
-"""How one call of an attention is read, whoever wrote it: as singular values or as matrices."""
+"""How one call of an attention of any library is read: as singular values or as matrices."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from ..adapters.base import class_path
 from ..adapters.converted import Converted
+from ..adapters.masks import HIDDEN
 from ..adapters.timm import CLASSES as TIMMCLASSES
 from ..attention import PrimalAttention
 from ..attention.base import Attention
@@ -29,12 +30,11 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 _QUERIES = {"q_proj", "query", "q_lin", "c_attn", "qkv", "query_key_value", "qkv_proj", "q"}
 _MASKS = ("attention_mask", "mask")  # their mask
 _CONTEXTS = ("encoder_hidden_states", "key_value_states")  # and another sequence that is asked
-_HIDDEN = -1e4  # exp(-10,000) is zero in every floating type
 
 
 class Reader(NamedTuple):
-    """``read`` turns a call (module, arguments, output) into what is seen, or says in a ValueError
-    why it cannot; ``after``: whether it needs the output."""
+    """`read` turns a call (module, arguments, output) into what is seen, or says in a ValueError
+    why it cannot; `after`: whether it needs the output."""
 
     kind: str
     read: Callable[[Any, Call, Any], Seen]
@@ -163,13 +163,8 @@ def _timm(module: Any, call: Call, out: Any) -> Seen:
         raise ValueError(f"{type(module).__name__} was given a mask; expected none")
     x, causal = given["x"], bool(given.get("is_causal"))
     qkv = module.qkv(x).unflatten(-1, (3, module.num_heads, -1)).permute(2, 0, 3, 1, 4)
-    q, k = qkv[0], qkv[1]  # (B, h, N, p)
-    for name in ("q_norm", "k_norm"):
-        norm = getattr(module, name, None)
-        if norm is not None and name == "q_norm":
-            q = norm(q)
-        elif norm is not None:
-            k = norm(k)
+    norms = (getattr(module, name, None) or nn.Identity() for name in ("q_norm", "k_norm"))
+    q, k = (norm(x) for norm, x in zip(norms, qkv[:2], strict=True))  # (B, h, N, p)
     scale = float(getattr(module, "scale", q.shape[-1] ** -0.5))
     return _softmax_heads(q, k, None, None, causal, None, scale)
 
@@ -197,7 +192,7 @@ def _without_padded_queries(weights: Tensor, given: dict[str, Any]) -> Tensor:
     if mask is None or any(given.get(name) is not None for name in _CONTEXTS):
         return weights
     queries, keys = weights.shape[-2:]
-    hidden = mask <= _HIDDEN if mask.is_floating_point() else mask == 0
+    hidden = mask <= HIDDEN if mask.is_floating_point() else mask == 0
     hidden = hidden[:, None, None] if hidden.dim() == 2 else hidden
     whole = hidden.dim() == 4 and len(hidden) in (1, len(weights)) and queries <= keys
     if not whole or hidden.shape[-1] < keys:  # a mask of windows, or the like

@@ -22,10 +22,10 @@ SHARES = (0.90, 0.95, 0.99)
 
 @dataclass(frozen=True, eq=False)
 class LayerSpectrum:
-    """One attention: ``sigma (heads, inputs, k)`` descending, zero beyond a matrix's own rank, and
-    ``energy (heads, inputs)`` = ``||K||_F^2``.
+    """One attention: `sigma (heads, inputs, k)` descending, zero beyond a matrix's own rank, and
+    `energy (heads, inputs)` = `||K||_F^2`.
 
-    ``method``: "factored" (primal: exact, K never formed), "exact" (SVD of K), "randomised" (the
+    `method`: "factored" (primal: exact, K never formed), "exact" (SVD of K), "randomised" (the
     leading k only), or several where inputs differ in size.
     """
 
@@ -44,13 +44,13 @@ class LayerSpectrum:
         return int(self.sigma.shape[1])
 
     def explained_variance(self) -> Array:
-        """``sum_{i<=k} sigma_i^2 / ||K||_F^2 (heads, inputs, k)``; 1 for K = 0."""
+        """`sum_{i<=k} sigma_i^2 / ||K||_F^2 (heads, inputs, k)`; 1 for K = 0."""
         total = self.energy[..., None]
         share = np.cumsum(self.sigma**2, -1) / np.where(total > 0, total, 1.0)
         return np.where(total > 0, np.minimum(share, 1.0), 1.0)
 
     def effective_rank(self) -> Array:
-        """``exp(-sum p_i log p_i)``, ``p_i = sigma_i / sum sigma (heads, inputs)`` (Roy & Vetterli
+        """`exp(-sum p_i log p_i)`, `p_i = sigma_i / sum sigma (heads, inputs)` (Roy & Vetterli
         2007); 0 for K = 0. Of a randomised spectrum: of the leading values alone."""
         total = self.sigma.sum(-1, keepdims=True)
         share = self.sigma / np.where(total > 0, total, 1.0)
@@ -90,7 +90,7 @@ class LayerSpectrum:
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """The spectra of all attentions of a model, in its order; ``skipped`` says why others are not
+    """The spectra of all attentions of a model, in its order; `skipped` says why others are not
     there, {name: reason}."""
 
     layers: tuple[LayerSpectrum, ...]
@@ -141,14 +141,14 @@ def spectrum(
 ) -> Spectrum:
     """The singular values of every attention matrix of a model, by layer and head, over inputs.
 
-    ``inputs``: a tensor, a tuple of arguments, a mapping of arguments by name, or an iterable of
+    `inputs`: a tensor, a tuple of arguments, a mapping of arguments by name, or an iterable of
     such; the model is run on them in eval mode. Attentions of this package, of torch
-    (``nn.MultiheadAttention``), of Hugging Face (switched to eager attention meanwhile) and of timm
+    (`nn.MultiheadAttention`), of Hugging Face (switched to eager attention meanwhile) and of timm
     are found by themselves, and so are converted ones. What a padding mask hides takes no part,
     neither as a key nor as a query.
 
     Primal layers: exact from their factors, O(N p^2) and never N x N. Softmax: exact where the
-    matrix has at most ``exact_size`` rows or columns, else the ``leading`` largest values by a
+    matrix has at most `exact_size` rows or columns, else the `leading` largest values by a
     randomised SVD, reading a block of rows of one head at a time. (Hugging Face's modules form the
     matrices of a layer themselves.)
     """
@@ -162,21 +162,12 @@ def spectrum(
             "one of this package, of torch, Hugging Face or timm"
         )
     records = {one.name: _Record(one) for one in found}
-    skipped: dict[str, str] = {}
 
     def see(one: Found, call: Call, out: Any) -> None:
-        if one.name in skipped:
-            return
-        try:
-            seen = one.reader.read(one.module, call, out)
-            records[one.name].add(seen, exact_size, leading, seed)
-        except ValueError as reason:
-            skipped[one.name] = str(reason)
+        seen = one.reader.read(one.module, call, out)
+        records[one.name].add(seen, exact_size, leading, seed)
 
-    run(model_or_attention, found, inputs, see)
-    for name, record in records.items():
-        if not record.sigma and name not in skipped:
-            skipped[name] = "it was not called"
+    skipped = run(model_or_attention, found, inputs, see)
     layers = tuple(record.result() for name, record in records.items() if name not in skipped)
     return Spectrum(layers, skipped)
 

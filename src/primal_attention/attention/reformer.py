@@ -25,8 +25,8 @@ class Chunks(NamedTuple):
     """Where the positions of (batch, head, round) stand when sorted by bucket, in chunks."""
 
     position: Tensor  # (B, h, R, slots): who stands in a slot; 0 where nobody does
-    taken: Tensor  # (B, h, R, slots): whether somebody does
-    linked: Tensor  # (B, h, R, chunks): whether the chunk goes on with the bucket of the last one
+    taken: Tensor  # (B, h, R, slots): whether one does
+    linked: Tensor  # (B, h, R, chunks): whether the chunk continues the bucket of the last one
     slot: Tensor  # (B, h, R, N): where a position stands
 
 

@@ -1,4 +1,4 @@
-"""Attention replaced inside somebody else's model: plan, convert, revert, save, load.
+"""Attention replaced inside an existing model: plan, convert, revert, save, load.
 
     plan(model)                 # what would change; prints as a table
     convert_(model, rank=16)    # in place: the last attention

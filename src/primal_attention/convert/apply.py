@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from torch import nn
 
-from ..adapters.converted import Conversion, Converted, converted_layers
+from ..adapters.converted import Conversion, Converted
 from .core import build_core
-from .optimizers import exchange
+from .optimizers import Move, exchange
 from .planning import Plan, plan
 from .record import forget, note
-from .sites import Site, check_model, find_sites, paths, put
+from .sites import Site, check_model, expect_converted, find_sites, paths, put
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -25,7 +25,7 @@ def convert_(model: M, what: Plan | Mapping[str, Any] | None = None, /, **option
         convert_(model, plan(model, rank=16))         # what was planned, and nothing else
 
     CONVERSION WITHOUT TRAINING CHANGES THE FUNCTION. Queries, keys and the output projection are
-    taken over, the rest starts anew: train the model, or `distill_` it. Optimizers must be built
+    taken over, the rest starts fresh: train the model, or `distill_` it. Optimizers must be built
     after the conversion. A failure leaves the model as it was.
     """
     if isinstance(what, Plan):
@@ -52,23 +52,11 @@ def revert_(model: M) -> M:
     They follow the model's present device and type. What else was trained meanwhile stays trained.
     """
     check_model(model)
-    layers = converted_layers(model)
-    if not layers:
-        raise ValueError(f"{type(model).__name__} has no converted layer; expected one to revert")
-    moves = []
-    for layer in layers:
-        names, original = paths(model, layer), layer.conversion.original
-        if original is None:
-            raise ValueError(
-                f"{names[0]} was loaded without its base, so its original is not known; "
-                "expected a model that was converted, or loaded with base=..."
-            )
-        moves.append((names, layer, original))
-    for _, layer, original in moves:
-        new, old = next(layer.primal.parameters()), next(original.parameters())
-        original.to(new.device).train(layer.training)
-        if new.dtype != old.dtype:  # not otherwise: a part may be of another type on purpose
-            original.to(new.dtype)
+    moves: list[Move] = []
+    for layer in expect_converted(model, originals=True):
+        original = cast(nn.Module, layer.conversion.original)
+        original.train(layer.training)
+        moves.append((paths(model, layer), layer, original))
     swap(model, moves)
     exchange(model, moves)
     forget(model)
@@ -100,7 +88,24 @@ def replacement(site: Site, settings: Mapping[str, Any]) -> Converted:
     return new
 
 
-def swap(model: nn.Module, moves: Sequence[tuple[tuple[str, ...], nn.Module, nn.Module]]) -> None:
+def repeat(model: nn.Module, layers: Sequence[Mapping[str, Any]]) -> list[Move]:
+    """Convert the layers of a record in place, untrained; returns what was exchanged."""
+    sites = {site.names: site for site in find_sites(model, cross=True)}
+    moves: list[Move] = []
+    for layer in layers:
+        site = sites.get(tuple(layer["names"]))
+        if site is None or site.adapter.name != layer["adapter"]:
+            raise ValueError(
+                f"{layer['names'][0]} is no attention of adapter {layer['adapter']!r} in this "
+                f"{type(model).__name__}; expected the model that was converted, with its adapter "
+                "registered"
+            )
+        moves.append((site.names, site.module, replacement(site, layer["settings"])))
+    swap(model, moves)
+    return moves
+
+
+def swap(model: nn.Module, moves: Sequence[Move]) -> None:
     """Replace old by new at all places, or at none."""
     done = []
     try:

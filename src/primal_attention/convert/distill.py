@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from ..adapters.converted import Converted, converted_layers
+from ..adapters.converted import Converted, evaluation
 from ..attention.primal import PrimalAttention
-from .sites import paths
+from .sites import expect_converted, paths
 
 
 class Distilled(NamedTuple):
@@ -29,7 +29,7 @@ def distill_(
     """Train the converted layers alone to give the original attentions' outputs, in place.
 
     batches: a few inputs of the model: tensors, tuples of arguments or dicts of keywords. In every
-    step each original and its replacement get the same input, and the rest of the model goes on
+    step each original and its replacement get the same input, and the rest of the model continues
     from the original's output, so that all layers learn at once from what they saw before the
     conversion. Adam, with a learning rate that falls linearly to zero. Padding does not count.
     """
@@ -38,11 +38,11 @@ def distill_(
     inputs = list(batches)
     if not inputs:
         raise ValueError("batches is empty; expected at least one input of the model")
-    layers = _layers(model)
+    layers = expect_converted(model, originals=True)
     parameters = [p for layer in layers for p in layer.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(parameters, lr=lr)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / max(steps, 1))
-    with _evaluation(model):
+    with _evaluation(model, layers):
         before = _errors(model, layers, inputs)
         for step in range(steps):
             losses = _run(model, layers, inputs[step % len(inputs)])
@@ -63,7 +63,7 @@ def init_ksvd_(model: nn.Module, batch: Any) -> None:
     which asks for rank <= head_dim. Data-dependent weights take the first sequence. Tied weights
     have nothing to set.
     """
-    layers = _layers(model)
+    layers = expect_converted(model, originals=True)
 
     def start(layer: Converted, student: Any, call: Any) -> None:
         primal = layer.primal
@@ -79,23 +79,8 @@ def init_ksvd_(model: nn.Module, batch: Any) -> None:
         except ValueError as error:
             raise ValueError(f"{paths(model, layer)[0]}: {error}") from error
 
-    with _evaluation(model), torch.no_grad(), _taught(layers, start):
+    with _evaluation(model, layers), torch.no_grad(), _taught(layers, start):
         _call(model, batch)
-
-
-def _layers(model: nn.Module) -> list[Converted]:
-    layers = converted_layers(model)
-    if not layers:
-        raise ValueError(
-            f"{type(model).__name__} has no converted layer; expected a converted model"
-        )
-    for layer in layers:
-        if layer.conversion.original is None:
-            raise ValueError(
-                f"{paths(model, layer)[0]} was loaded without its base; expected its original, "
-                "to learn from"
-            )
-    return layers
 
 
 def _errors(model: nn.Module, layers: list[Converted], inputs: list[Any]) -> list[float]:
@@ -138,7 +123,7 @@ def _error(layer: Converted, pair: tuple[Tensor, Tensor], call: Any) -> Tensor:
 def _taught(
     layers: list[Converted], tell: Callable[[Converted, Any, Any], None], *, learn: bool = False
 ) -> Iterator[None]:
-    """For the time of a `with`, the layers give their originals' outputs; `tell` hears of it."""
+    """For the time of a `with`, the layers give their originals' outputs; `tell` gets each call."""
 
     def forward_of(layer: Converted) -> Callable[..., Any]:
         original = layer.conversion.original
@@ -167,26 +152,12 @@ def _taught(
 
 
 @contextmanager
-def _evaluation(model: nn.Module) -> Iterator[None]:
-    """No dropout, and no nested tensors, in the model and in the originals, which follow the model
-    to its device and type."""
-    modes = {module: module.training for module in model.modules()}
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        model.eval()
-        for layer in converted_layers(model):
-            original = layer.conversion.original
-            if original is not None:
-                new, old = next(layer.primal.parameters()), next(original.parameters())
-                original.to(new.device).eval()
-                if new.dtype != old.dtype:  # else a part may be of another type on purpose
-                    original.to(new.dtype)
+def _evaluation(model: nn.Module, layers: list[Converted]) -> Iterator[None]:
+    """The model and the originals without dropout."""
+    with evaluation(model):
+        for layer in layers:
+            cast(nn.Module, layer.conversion.original).eval()
         yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
-        for module, mode in modes.items():
-            module.training = mode
 
 
 def _tensor(output: Any) -> Tensor:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import os
-import secrets
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from ..adapters.converted import Converted, converted_layers
+from ..adapters.converted import converted_layers, forget_originals
 from ..names import check_choice
 from ..runs.extras import needs_extra
-from .apply import replacement, swap
+from ..runs.files import read_json, replacing, write_bytes, write_json
+from .apply import repeat, swap
 from .fingerprint import contents, split, structure, tensors
 from .optimizers import exchange
 from .record import layers_record, note
-from .sites import Site, find_sites
+from .sites import expect_converted
 
 FORMAT = 1
 RECORD, WEIGHTS, CONFIG = "conversion.json", "weights.safetensors", "config.json"
@@ -35,10 +32,7 @@ def save(
     leaves its config.json, so that `load(folder)` needs no base.
     """
     check_choice("weights", weights, ("all", "converted"))
-    if not converted_layers(model):
-        raise ValueError(
-            f"{type(model).__name__} has no converted layer; expected a converted model"
-        )
+    expect_converted(model)
     from_safetensors = _safetensors()
     named = tensors(model)
     converted = layers_record(model)
@@ -56,15 +50,13 @@ def save(
     }
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    kept = _apart(named if weights == "all" else inside)
-    _write(folder / WEIGHTS, lambda path: from_safetensors.save_file(kept, path))
+    with replacing(folder / WEIGHTS) as path:
+        from_safetensors.save_file(_apart(named if weights == "all" else inside), path)
     config: Any = getattr(model, "config", None)
     if hasattr(config, "to_json_string"):
         note(model)
-        text = config.to_json_string()
-        _write(folder / CONFIG, lambda path: path.write_text(text))
-    text_of_record = json.dumps(record, indent=2) + "\n"
-    _write(folder / RECORD, lambda path: path.write_text(text_of_record))
+        write_bytes(folder / CONFIG, config.to_json_string().encode())
+    write_json(folder / RECORD, record)
     return folder
 
 
@@ -91,33 +83,17 @@ def load(folder: Path | str, base: Any = None) -> nn.Module:
         )
     if complete and not isinstance(base, nn.Module):
         _adopt_types(model, named)
-    moves = [(site.names, site.module, new) for site, new in _replacements(model, record)]
-    swap(model, moves)
+    moves = repeat(model, record["layers"])
     try:
         _fill(model, named, record)
     except BaseException:
         swap(model, [(names, new, old) for names, old, new in moves])
         raise
     exchange(model, moves)
-    for _, _, new in moves:
-        if not isinstance(base, nn.Module | str | Path):
-            new.conversion.original = None  # it was never trained: nothing to go back to
+    if not isinstance(base, nn.Module | str | Path):
+        forget_originals(model)  # they were never trained: nothing to go back to
     note(model)
     return model
-
-
-def _replacements(model: nn.Module, record: dict[str, Any]) -> list[tuple[Site, Converted]]:
-    sites = {site.names: site for site in find_sites(model, cross=True)}
-    found = []
-    for layer in record["layers"]:
-        site = sites.get(tuple(layer["names"]))
-        if site is None or site.adapter.name != layer["adapter"]:
-            raise ValueError(
-                f"{layer['names'][0]} is no attention of adapter {layer['adapter']!r} here; "
-                "expected the base that was converted, with its adapter registered"
-            )
-        found.append((site, replacement(site, layer["settings"])))
-    return found
 
 
 @torch.no_grad()
@@ -182,26 +158,13 @@ def _base_model(folder: Path, base: Any, record: dict[str, Any], complete: bool)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        record: dict[str, Any] = json.loads(path.read_bytes())
-    except OSError as error:
-        raise ValueError(f"cannot read {path}; expected a folder that save wrote") from error
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not path.is_file():
+        raise ValueError(f"cannot read {path}; expected a folder that save wrote")
+    record: dict[str, Any] = read_json(path)
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         have = record.get("format") if isinstance(record, dict) else None
         raise ValueError(f"{path} has format {have!r}; expected {FORMAT}")
     return record
-
-
-def _write(path: Path, write: Callable[[Path], object]) -> None:
-    """Beside its place, then renamed into it."""
-    beside = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
-    try:
-        write(beside)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _safetensors() -> Any:

@@ -12,6 +12,8 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 from ..adapters.converted import converted_layers
 from .sites import paths
 
+Move = tuple[tuple[str, ...], nn.Module, nn.Module]  # all paths, the old module and the new
+
 _replaced: weakref.WeakValueDictionary[int, nn.Parameter] = weakref.WeakValueDictionary()
 _fine: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
 _changes = 0
@@ -32,9 +34,7 @@ def check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
             )
 
 
-def exchange(
-    model: nn.Module, moves: Sequence[tuple[tuple[str, ...], nn.Module, nn.Module]]
-) -> None:
+def exchange(model: nn.Module, moves: Sequence[Move]) -> None:
     """Remember which parameters left a model with the old modules of a `swap`; from now on every
     optimizer is looked at in its next step, once after each conversion."""
     global _changes, _watching

@@ -17,12 +17,11 @@ from typing import Any
 
 from torch import nn
 
-from ..adapters.converted import converted_layers
+from ..adapters.converted import converted_layers, forget_originals
 from ..runs.extras import needs_extra
-from .apply import replacement, swap
+from .apply import repeat
 from .folder import RECORD
 from .record import FIELD, note
-from .sites import find_sites
 
 
 def from_pretrained(folder: Path | str, **options: Any) -> nn.Module:
@@ -51,28 +50,13 @@ def pretrained_class(kind: type[Any]) -> type[Any]:
                 "the config tells of no conversion; expected that of a converted model"
             )
         if not converted_layers(self):
-            _repeat(self, known["layers"])
+            repeat(self, known["layers"])
+            forget_originals(self)
+            note(self)
 
     # the old name: architectures in config.json and all else that goes by names stay as they are
     members = {"__init__": __init__, "__module__": kind.__module__, "__doc__": kind.__doc__}
     return type(kind.__name__, (kind,), members)
-
-
-def _repeat(model: nn.Module, layers: list[dict[str, Any]]) -> None:
-    sites = {site.names: site for site in find_sites(model, cross=True)}
-    moves = []
-    for layer in layers:
-        site = sites.get(tuple(layer["names"]))
-        if site is None or site.adapter.name != layer["adapter"]:
-            raise ValueError(
-                f"{layer['names'][0]} is no attention of adapter {layer['adapter']!r} in "
-                f"{type(model).__name__}; expected the class that was saved"
-            )
-        new = replacement(site, layer["settings"])
-        new.conversion.original = None
-        moves.append((site.names, site.module, new))
-    swap(model, [(names, old, new) for names, old, new in moves])
-    note(model)
 
 
 # -- bases for `load` ------------------------------------------------------------------------------

@@ -58,14 +58,6 @@ class Options:
         check_choice("feature_map", self.feature_map, ("cosine", "exp"))
         check_choice("start", self.start, ("warm", "fresh"))
         check_positive(rank=rank)
-        return {
-            "rank": rank,
-            "weights": weights,
-            "causal": causal,
-            "anchors": self.anchors,
-            "rank_multi": self.rank_multi,
-            "anchor_rule": self.anchor_rule,
-            "feature_map": self.feature_map,
-            "dropout": source.dropout if self.dropout is None else self.dropout,
-            "start": self.start,
-        }
+        chosen = {"rank": rank, "weights": weights, "causal": causal}
+        dropout = source.dropout if self.dropout is None else self.dropout
+        return dataclasses.asdict(self) | chosen | {"dropout": dropout}

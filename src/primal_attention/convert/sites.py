@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from ..adapters.base import Adapter, Source, class_path, known_adapters
-from ..adapters.converted import Converted
+from ..adapters.converted import Converted, converted_layers
 
 Layers = str | int | range | slice | re.Pattern[str] | Callable[[str, nn.Module], bool]
 
@@ -190,6 +190,28 @@ def _nothing(model: nn.Module) -> str:
     looks = {class_path(m) for m in model.modules() if "attention" in type(m).__name__.lower()}
     hint = f"; {', '.join(sorted(looks))} has no adapter, see register_adapter" if looks else ""
     return f"no attention was found in {type(model).__name__}{hint}"
+
+
+def expect_converted(model: nn.Module, *, originals: bool = False) -> list[Converted]:
+    """The converted layers of a model, at least one; with `originals`, each must have its
+    original, which moves to the model's present device and type."""
+    layers = converted_layers(model)
+    if not layers:
+        raise ValueError(
+            f"{type(model).__name__} has no converted layer; expected a converted model"
+        )
+    for layer in layers if originals else ():
+        original = layer.conversion.original
+        if original is None:
+            raise ValueError(
+                f"{paths(model, layer)[0]} was loaded without its base, so its original is not "
+                "known; expected a model that was converted, or loaded with base=..."
+            )
+        new, old = next(layer.primal.parameters()), next(original.parameters())
+        original.to(new.device)
+        if new.dtype != old.dtype:  # not otherwise: a part may be of another type on purpose
+            original.to(new.dtype)
+    return layers
 
 
 def paths(model: nn.Module, module: nn.Module) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ class DecisionMemory(NamedTuple):
 
 
 class CausalLayer(EncoderLayer):
-    """A layer of the encoder that can go on from a state."""
+    """A layer of the encoder that can continue from a state."""
 
     def prefill(self, rows: Tensor, padding: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         """The layer over rows (B, N, d) that come after those of the state, and the next state."""
@@ -43,7 +43,7 @@ class CausalLayer(EncoderLayer):
 
 
 class DecisionTransformer(nn.Module):
-    """Actions of an agent from what it has seen and the return that it shall still collect
+    """Actions of an agent from what it has seen and the return that it should still collect
     (Chen et al.: Decision Transformer, NeurIPS 2021).
 
     A step t is three tokens, the return-to-go R_t, the state s_t and the action a_t, each a linear
@@ -136,7 +136,7 @@ class DecisionTransformer(nn.Module):
 
     @property
     def streams(self) -> bool:
-        """Whether all layers can go on from a state."""
+        """Whether all layers can continue from a state."""
         return all(isinstance(layer.attention, Streaming) for layer in self._layers)
 
     def forward(

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from .options import Place
 
 
 class SeriesEmbedding(nn.Linear):
     """Channels (..., C) to (..., d) by a linear layer."""
 
-    def __init__(
-        self,
-        channels: int,
-        width: int,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(channels, width, device=device, dtype=dtype)
+    def __init__(self, channels: int, width: int, **place: Unpack[Place]) -> None:
+        super().__init__(channels, width, **place)
         self.scale = math.sqrt(width)
 
     def forward(self, values: Tensor) -> Tensor:
@@ -31,16 +26,9 @@ class SeriesEmbedding(nn.Linear):
 class TokenEmbedding(nn.Embedding):
     """Tokens (...) to (..., d); the rows have about unit variance at the start."""
 
-    def __init__(
-        self,
-        vocabulary: int,
-        width: int,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, vocabulary: int, width: int, **place: Unpack[Place]) -> None:
         self.scale = math.sqrt(width)
-        super().__init__(vocabulary, width, device=device, dtype=dtype)
+        super().__init__(vocabulary, width, **place)
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.weight, std=1 / self.scale)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, Unpack
 
-import torch
 from torch import Tensor, nn
 
 from .dropout import Dropout
 from .feedforward import FeedForward
+from .options import Place
 from .packing import Packing
 
 Norm = Literal["post", "pre"]
@@ -28,15 +28,14 @@ class EncoderLayer(nn.Module):
         *,
         dropout: float,
         norm: Norm,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **place: Unpack[Place],
     ) -> None:
         super().__init__()
         self.norm = norm
         self.attention = attention
         self.feedforward = feedforward
-        self.norm_attention = nn.LayerNorm(width, device=device, dtype=dtype)
-        self.norm_feedforward = nn.LayerNorm(width, device=device, dtype=dtype)
+        self.norm_attention = nn.LayerNorm(width, **place)
+        self.norm_feedforward = nn.LayerNorm(width, **place)
         self.dropout = Dropout(dropout)
 
     def forward(self, rows: Tensor, packing: Packing) -> Tensor:
@@ -57,18 +56,11 @@ class EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """Layers in turn; with norm="pre" a last LayerNorm, since nothing has normed their sum."""
 
-    def __init__(
-        self,
-        layers: Sequence[EncoderLayer],
-        width: int,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, layers: Sequence[EncoderLayer], width: int, **place: Unpack[Place]) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
         pre = any(layer.norm == "pre" for layer in layers)
-        self.last_norm = nn.LayerNorm(width, device=device, dtype=dtype) if pre else nn.Identity()
+        self.last_norm = nn.LayerNorm(width, **place) if pre else nn.Identity()
 
     def forward(self, rows: Tensor, packing: Packing) -> Tensor:
         for layer in self.layers:

@@ -1,7 +1,7 @@
 """The feed-forward part of an encoder layer, and hand-written passes of it for the CPU.
 
 Written plainly, the wide rows act(W_1 x + b_1) are several tensors, each four times the size of the
-input and brought into memory anew. The passes here keep W_1 x + b_1 alone for the way back; all
+input and read from memory again. The passes here keep W_1 x + b_1 alone for the way back; all
 else is as long as a tile of the positions, is used again, and stays in the cache. There is no
 dropout mask either: what is dropped becomes -DROPPED before the activation, where GELU and ReLU are
 exactly 0 and so are their derivatives.
@@ -10,7 +10,7 @@ exactly 0 and so are their derivatives.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from ..kernels.random_bits import draw_dropped, is_eager_cpu, keep_scale
 from .dropout import Dropout
+from .options import Place
 
 TILE = 2**21  # numbers in the wide rows of a tile
 DROPPED = 2.0**100
@@ -33,14 +34,13 @@ class FeedForward(nn.Module):
         *,
         activation: nn.GELU | nn.ReLU,
         dropout: float,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **place: Unpack[Place],
     ) -> None:
         super().__init__()
-        self.expand = nn.Linear(width, hidden, device=device, dtype=dtype)
+        self.expand = nn.Linear(width, hidden, **place)
         self.activation = activation
         self.dropout = Dropout(dropout)
-        self.reduce = nn.Linear(hidden, width, device=device, dtype=dtype)
+        self.reduce = nn.Linear(hidden, width, **place)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., d) to (..., d)."""
@@ -71,7 +71,7 @@ class FeedForward(nn.Module):
 
 
 def _has_hooks(part: nn.Module) -> bool:
-    """Whether somebody waits for the forward of a part, which the passes do not call."""
+    """Whether a part has hooks, which the passes would not call."""
     return any((part._forward_hooks, part._forward_pre_hooks, part._backward_hooks))
 
 

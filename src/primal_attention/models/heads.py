@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .dropout import Dropout
+from .options import Place
 from .packing import Packing
 
 
@@ -22,16 +25,9 @@ def mean_of_valid(rows: Tensor, packing: Packing) -> Tensor:
 class MeanHead(nn.Module):
     """The mean over the valid positions, then one linear layer."""
 
-    def __init__(
-        self,
-        width: int,
-        classes: int,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, width: int, classes: int, **place: Unpack[Place]) -> None:
         super().__init__()
-        self.output = nn.Linear(width, classes, device=device, dtype=dtype)
+        self.output = nn.Linear(width, classes, **place)
 
     def forward(self, rows: Tensor, packing: Packing) -> Tensor:
         logits: Tensor = self.output(mean_of_valid(rows, packing))
@@ -44,20 +40,13 @@ class MLPHead(nn.Module):
     `[a, b, a * b, a - b]` of their means a and b."""
 
     def __init__(
-        self,
-        width: int,
-        classes: int,
-        *,
-        hidden: int,
-        pairs: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        self, width: int, classes: int, *, hidden: int, pairs: bool = False, **place: Unpack[Place]
     ) -> None:
         super().__init__()
         self.pairs = pairs
         features = 4 * width if pairs else width
-        self.hidden = nn.Linear(features, hidden, device=device, dtype=dtype)
-        self.output = nn.Linear(hidden, classes, device=device, dtype=dtype)
+        self.hidden = nn.Linear(features, hidden, **place)
+        self.output = nn.Linear(hidden, classes, **place)
 
     def forward(self, rows: Tensor, packing: Packing) -> Tensor:
         features = mean_of_valid(rows, packing)
@@ -80,13 +69,12 @@ class FlattenHead(nn.Module):
         max_length: int,
         activation: nn.Module,
         dropout: float,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **place: Unpack[Place],
     ) -> None:
         super().__init__()
         self.activation = activation
         self.dropout = Dropout(dropout)
-        self.output = nn.Linear(max_length * width, classes, device=device, dtype=dtype)
+        self.output = nn.Linear(max_length * width, classes, **place)
 
     def forward(self, rows: Tensor, packing: Packing) -> Tensor:
         active = self.dropout(self.activation(rows))

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
+
+import torch
 
 from ..attention import attention_info
 from ..names import check_choice
+
+
+class Place(TypedDict, total=False):
+    """Where a layer makes its parameters, and in which type."""
+
+    device: torch.device | str | None
+    dtype: torch.dtype | None
 
 
 def attention_settings(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .options import Place
 from .packing import Packing
 
 
@@ -25,34 +27,20 @@ class Positions(nn.Module):
 class LearnedPositions(Positions):
     """A table of parameters, uniform in +-0.02 at the start."""
 
-    def __init__(
-        self,
-        max_length: int,
-        width: int,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, max_length: int, width: int, **place: Unpack[Place]) -> None:
         super().__init__()
-        self.table = nn.Parameter(torch.empty(max_length, width, device=device, dtype=dtype))
+        self.table = nn.Parameter(torch.empty(max_length, width, **place))
         nn.init.uniform_(self.table, -0.02, 0.02)
 
 
 class SinusoidalPositions(Positions):
     """`sin(n / 10000^(2i / width))` at column 2i, the cosine beside it (Vaswani et al., 2017)."""
 
-    def __init__(
-        self,
-        max_length: int,
-        width: int,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, max_length: int, width: int, **place: Unpack[Place]) -> None:
         super().__init__()
-        place = torch.arange(max_length, dtype=torch.float64).unsqueeze(-1)
+        position = torch.arange(max_length, dtype=torch.float64).unsqueeze(-1)
         column = torch.arange(0, width, 2, dtype=torch.float64)
-        angle = place * torch.exp(-math.log(10000.0) * column / width)
+        angle = position * torch.exp(-math.log(10000.0) * column / width)
         table = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :width]
-        dtype = torch.get_default_dtype() if dtype is None else dtype
-        self.register_buffer("table", table.to(device=device, dtype=dtype), persistent=False)
+        kind = place.get("dtype") or torch.get_default_dtype()
+        self.register_buffer("table", table.to(place.get("device"), kind), persistent=False)

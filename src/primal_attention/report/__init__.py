@@ -1,6 +1,6 @@
 """Pictures from results. Needs matplotlib: install 'primal-attention[plot]'."""
 
 from .figures import compare, confusion, curves
-from .history import History, read_run
+from .runs import Trained, read_run
 
-__all__ = ["History", "compare", "confusion", "curves", "read_run"]
+__all__ = ["Trained", "compare", "confusion", "curves", "read_run"]

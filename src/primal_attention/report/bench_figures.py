@@ -15,7 +15,7 @@ from ..bench import Results, match_accuracies, read_results
 from ..bench.candidates import FLOOR, SOFTMAX
 from ..bench.results import Growing, short
 from ..runs.errors import RunError
-from .style import FORMATS, INK, MUTED, PALETTE, new_figure, save, spread, style
+from .style import FORMATS, INK, MUTED, PALETTE, label_ends, new_figure, save, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,14 +55,14 @@ def bubbles(
     bubbles.svg in the folder, at the longest length that most of the candidates reached."""
     results = read_results(folder)
     known = match_accuracies(results, dict(accuracies))
-    length = _common_length(results, known)
+    length, measured = at_common_length(results, list(known))
+    if not measured:
+        raise RunError(
+            "no candidate has both an accuracy and a time; expected accuracies of "
+            f"{', '.join(results.candidates)}"
+        )
     looks = _looks(results.candidates)
-    points = []
-    for name, accuracy in known.items():
-        cell = results.cells.get((name, length))
-        if cell is not None and cell.seconds is not None and cell.peak_mb is not None:
-            speed = results.settings.batch_size / cell.seconds
-            points.append((name, speed, accuracy, cell.peak_mb))
+    points = [(name, speed, known[name], memory) for name, (speed, memory) in measured.items()]
     with style():
         figure = new_figure(8.0, 5.4)
         axes = figure.subplots()
@@ -78,11 +78,13 @@ def bubbles(
         _plain_ticks(axes.xaxis, axes.get_xlim())
         axes.set(xlabel=f"sequences per second at N = {length}", ylabel="accuracy, %")
         axes.set_title(f"{results.settings.title}\nThe area is the peak memory")
-        _label_right(
+        label_ends(
             axes,
             [(speed, accuracy) for _, speed, accuracy, _ in points],
             [f"{name}, {short(memory)} MB" for name, _, _, memory in points],
             [looks[name].colour for name, *_ in points],
+            gap=LABEL_GAP,
+            hairs=True,
         )
         return save(figure, Path(folder) / "bubbles", formats)
 
@@ -110,26 +112,7 @@ def _lines(axes: Axes, results: Results, quantity: Growing, unit: float) -> None
     axes.set_xticks(list(results.lengths), [str(length) for length in results.lengths])
     axes.minorticks_off()
     _plain_ticks(axes.yaxis, axes.get_ylim())
-    _label_right(axes, ends, labels, colours)
-
-
-def _label_right(
-    axes: Axes, points: Sequence[tuple[float, float]], names: Sequence[str], colours: Sequence[str]
-) -> None:
-    """Names right of the axes, pushed apart, with a hair to the points they belong to."""
-    limits = axes.get_xlim(), axes.get_ylim()
-    to_view = axes.transData + axes.transAxes.inverted()
-    heights = [float(to_view.transform(point)[1]) for point in points]
-    for point, name, colour, height in zip(
-        points, names, colours, spread(heights, LABEL_GAP), strict=True
-    ):
-        axes.annotate(
-            name, point, (1.05, height), xycoords="data", textcoords="axes fraction",
-            color=colour, va="center", ha="left", fontsize=8, annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.4, "relpos": (0, 0.5)},
-        )  # fmt: skip
-    axes.set_xlim(limits[0])
-    axes.set_ylim(limits[1])
+    label_ends(axes, ends, labels, colours, gap=LABEL_GAP, hairs=True)
 
 
 def _plain_ticks(axis: Axis, limits: tuple[float, float]) -> None:
@@ -152,16 +135,19 @@ def _looks(candidates: Sequence[str]) -> dict[str, Look]:
     }
 
 
-def _common_length(results: Results, known: Mapping[str, float]) -> int:
-    """The longest of the lengths at which most of the candidates were measured."""
+def at_common_length(
+    results: Results, names: Sequence[str]
+) -> tuple[int, dict[str, tuple[float, float]]]:
+    """The longest of the lengths at which most of the candidates were measured, and there for each
+    of them sequences a second and peak memory in MB."""
     counts = {
-        length: sum(length in results.series(name, "seconds") for name in known)
+        length: sum(length in results.series(name, "seconds") for name in names)
         for length in results.lengths
     }
-    most = max(counts.values(), default=0)
-    if most == 0:
-        raise RunError(
-            "no candidate has both an accuracy and a time; expected accuracies of "
-            f"{', '.join(results.candidates)}"
-        )
-    return max(length for length, count in counts.items() if count == most)
+    length = max(counts, key=lambda n: (counts[n], n), default=0)
+    cells = {name: results.cells.get((name, length)) for name in names}
+    return length, {
+        name: (results.settings.batch_size / cell.seconds, cell.peak_mb)
+        for name, cell in cells.items()
+        if cell is not None and cell.seconds is not None and cell.peak_mb is not None
+    }

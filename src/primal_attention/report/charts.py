@@ -86,7 +86,7 @@ def lines(
     limits: tuple[float, float] | None = None,
     marks: Sequence[Mark] = (),
 ) -> Chart:
-    """Lines over common x; None is no point, and a line goes on beyond it. Where all values are
+    """Lines over common x; None is no point, and a line continues beyond it. Where all values are
     positive there is a logarithmic view too (log_y None), the first one if they span much; True or
     False give the one view."""
     known = _numbers([v for one in series for v in one.y])

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .history import History, read_run
-from .style import FORMATS, INK, MUTED, PALETTE, label_ends, new_figure, save, style
+from .runs import Trained, read_run
+from .style import FORMATS, MUTED, PALETTE, heat_map, label_ends, new_figure, save, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,24 +28,24 @@ MOST_COUNTS = 30  # classes; a larger matrix shows colours without counts
 
 def curves(run: Path | str, *, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Task loss, KSVD loss and accuracy by epoch: curves.png and curves.svg in the run folder."""
-    history = read_run(run)
+    found = read_run(run)
     with style():
         figure = new_figure(10.5, 3.2)
-        _headline(figure, f"{history.title}\n{_outcome(history)}")
-        _curve_panels(figure.subplots(1, 3), [history], [""])
-        return save(figure, history.run / "curves", formats)
+        _headline(figure, f"{found.title}\n{_outcome(found)}")
+        _curve_panels(figure.subplots(1, 3), [found], [""])
+        return save(figure, found.path / "curves", formats)
 
 
 def confusion(run: Path | str, *, formats: Sequence[str] = FORMATS) -> list[Path]:
     """The confusion matrix of the result, as confusion.png and confusion.svg in the run folder."""
-    history = read_run(run)
-    size = min(9.0, 2.6 + 0.34 * len(history.classes))
+    found = read_run(run)
+    size = min(9.0, 2.6 + 0.34 * len(found.classes))
     with style():
         figure = new_figure(size + 0.6, size)
         axes = figure.subplots()
-        _matrix(axes, history)
-        axes.set_title(f"{history.title}\n{fill(_outcome(history), int(10 * size))}")
-        return save(figure, history.run / "confusion", formats)
+        _matrix(axes, found)
+        axes.set_title(f"{found.title}\n{fill(_outcome(found), int(10 * size))}")
+        return save(figure, found.path / "confusion", formats)
 
 
 def compare(
@@ -59,61 +59,60 @@ def compare(
     matrices, their confusion matrices below."""
     if not runs:
         raise ValueError("compare was given no run; expected {name: run folder}")
-    names, histories = list(runs), [read_run(run) for run in runs.values()]
+    names, found = list(runs), [read_run(run) for run in runs.values()]
     with style():
         figure = new_figure(12.5, 7.6 if matrices else 3.4)
         parts = figure.subfigures(2 if matrices else 1, 1, squeeze=False)[:, 0]
-        _headline(figure, _common_title(histories))
-        _curve_panels(parts[0].subplots(1, 3), histories, names)
+        _headline(figure, _common_title(found))
+        _curve_panels(parts[0].subplots(1, 3), found, names)
         if matrices:
-            cells = parts[1].subplots(1, len(histories), squeeze=False)[0]
-            for axes, name, history, colour in zip(
-                cells, names, histories, _colours(len(names)), strict=True
+            cells = parts[1].subplots(1, len(found), squeeze=False)[0]
+            for axes, name, run, colour in zip(
+                cells, names, found, _colours(len(names)), strict=True
             ):
-                _matrix(axes, history)
-                axes.set_title(f"{name}: {_percent(history.accuracy)}", color=colour)
+                _matrix(axes, run)
+                axes.set_title(f"{name}: {run.value:.1f} %", color=colour)
         return save(figure, Path(path), formats)
 
 
 # -- panels --------------------------------------------------------------------------------------
 
 
-def _curve_panels(
-    panels: Sequence[Axes], histories: Sequence[History], names: Sequence[str]
-) -> None:
+def _curve_panels(panels: Sequence[Axes], runs: Sequence[Trained], names: Sequence[str]) -> None:
     task, ksvd, accuracy = panels
-    _lines(task, histories, names, "task_loss")
-    _lines(ksvd, histories, names, "ksvd_loss")
-    _lines(accuracy, histories, names, "accuracies")
+    _lines(task, runs, names, "task_loss")
+    _lines(ksvd, runs, names, "ksvd_loss")
+    _lines(accuracy, runs, names, "values")
     task.set_title("Task loss")
     ksvd.set_title("KSVD loss (mean of J² over the layers)")
-    kinds = " / ".join(dict.fromkeys(h.split for h in histories))
+    kinds = " / ".join(dict.fromkeys(run.judged for run in runs))
     accuracy.set_title(f"{kinds.capitalize()} accuracy, %")
     for axes in panels:
-        axes.set_xlabel("step" if _by_steps(histories) else "epoch")
+        axes.set_xlabel("step" if _by_steps(runs) else "epoch")
 
 
-def _lines(axes: Axes, histories: Sequence[History], names: Sequence[str], quantity: str) -> None:
+def _lines(axes: Axes, runs: Sequence[Trained], names: Sequence[str], quantity: str) -> None:
     """One line per run; the selected epoch is marked in the panel of the accuracies."""
-    by_steps = _by_steps(histories)
+    by_steps = _by_steps(runs)
     ends, labels, colours = [], [], []
-    lowest, highest = np.inf, -np.inf
-    for history, name, colour in zip(histories, names, _colours(len(histories)), strict=True):
-        values, chosen = getattr(history, quantity), history.epochs == history.epoch
-        along = history.epochs * ((by_steps and history.config.epoch_steps) or 1)
-        known = np.isfinite(values)
-        if not known.any():
+    seen: list[float] = []
+    for run, name, colour in zip(runs, names, _colours(len(runs)), strict=True):
+        curve: dict[int, float] = getattr(run, quantity)
+        if not curve:
             continue
-        axes.plot(along[known], values[known], color=colour)
-        ends.append((float(along[known][-1]), float(values[known][-1])))
+        steps = (by_steps and run.config.epoch_steps) or 1  # of an epoch
+        along, values = [steps * epoch for epoch in curve], list(curve.values())
+        axes.plot(along, values, color=colour)
+        ends.append((float(along[-1]), values[-1]))
         labels.append(name)
         colours.append(colour)
-        lowest, highest = min(lowest, values[known].min()), max(highest, values[known].max())
-        if quantity == "accuracies" and chosen.any():
-            axes.plot(along[chosen], values[chosen], "o", color=colour, markersize=5)
-            if len(histories) == 1:
+        seen += values
+        if quantity == "values" and run.chosen in curve:
+            point = steps * run.chosen, curve[run.chosen]
+            axes.plot(*point, "o", color=colour, markersize=5)
+            if len(runs) == 1:
                 axes.annotate(
-                    f"epoch {history.epoch}", (along[chosen][0], values[chosen][0]), (0, -10),
+                    f"epoch {run.chosen}", point, (0, -10),
                     textcoords="offset points", ha="center", va="top", fontsize=8, color=colour,
                 )  # fmt: skip
     if not ends:
@@ -122,39 +121,29 @@ def _lines(axes: Axes, histories: Sequence[History], names: Sequence[str], quant
         axes.set_xticks([])
         axes.set_yticks([])
         return
-    if quantity != "accuracies" and lowest > 0 and highest > 30 * lowest:
+    if quantity != "values" and min(seen) > 0 and max(seen) > 30 * min(seen):
         axes.set_yscale("log")
-    if len(histories) > 1:
+    if len(runs) > 1:
         label_ends(axes, ends, labels, colours)
 
 
-def _by_steps(histories: Sequence[History]) -> bool:
+def _by_steps(runs: Sequence[Trained]) -> bool:
     """Whether epochs are no passes over the data, so that steps say more."""
-    return all(history.config.epoch_steps is not None for history in histories)
+    return all(run.config.epoch_steps is not None for run in runs)
 
 
-def _matrix(axes: Axes, history: History) -> None:
-    """Counts, coloured by the share of their true class; zeros stay empty."""
-    counts = history.confusion  # (true, predicted)
+def _matrix(axes: Axes, run: Trained) -> None:
+    """Counts, shaded by the share of their true class; zeros stay empty."""
+    counts = np.zeros((0, 0)) if run.confusion is None else run.confusion  # (true, predicted)
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    axes.imshow(share, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
-    ticks = range(len(history.classes))
-    long = max(map(len, history.classes)) > 3
-    axes.set_xticks(
-        ticks, history.classes, rotation=45 if long else 0, ha="right" if long else "center"
-    )
-    axes.set_yticks(ticks, history.classes)
+    few = len(run.classes) <= MOST_COUNTS
+    texts = [[str(count) if count and few else "" for count in row] for row in counts.tolist()]
+    heat_map(axes, share, run.classes, run.classes, texts, vmin=0.0, vmax=1.0, aspect="equal")
+    if max(map(len, run.classes)) > 3:
+        axes.set_xticks(axes.get_xticks(), run.classes, rotation=45, ha="right")
     axes.set(xlabel="predicted", ylabel="true class")
-    axes.grid(False)
-    axes.tick_params(length=0, labelsize=8)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
-    if len(history.classes) > MOST_COUNTS:
-        return
-    for (row, column), count in np.ndenumerate(counts):
-        if count:
-            colour = "white" if share[row, column] > 0.55 else INK
-            axes.text(column, row, f"{count}", ha="center", va="center", fontsize=7.5, color=colour)
 
 
 def _colours(count: int) -> list[str]:
@@ -165,16 +154,12 @@ def _headline(figure: Figure, text: str) -> None:
     figure.suptitle(text, x=0.01, ha="left", fontsize=11)
 
 
-def _outcome(history: History) -> str:
+def _outcome(run: Trained) -> str:
     """The result with what it is: no figure shows an accuracy without its protocol."""
-    return f"{_percent(history.accuracy)}: {history.label} ({history.config.protocol} protocol)"
+    return f"{run.value:.1f} %: {run.label} ({run.protocol} protocol)"
 
 
-def _common_title(histories: Sequence[History]) -> str:
-    tasks = ", ".join(dict.fromkeys(h.config.task for h in histories))
-    labels = "; ".join(dict.fromkeys(f"{h.config.protocol} protocol: {h.label}" for h in histories))
+def _common_title(runs: Sequence[Trained]) -> str:
+    tasks = ", ".join(dict.fromkeys(run.config.task for run in runs))
+    labels = "; ".join(dict.fromkeys(f"{run.protocol} protocol: {run.label}" for run in runs))
     return f"{tasks}\n{labels}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

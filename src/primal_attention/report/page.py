@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ..runs.files import explained, write_bytes
 from ..version import __version__
+from .run_spectra import INPUTS
 from .sections.base import Section
 from .sections.bench import bench
 from .sections.confusion import confusion
@@ -28,7 +29,6 @@ from .sections.read import Sources, TrainCommand, read_sources
 from .sections.settings import settings
 from .sections.spectrum import Spectra, find_spectra, spectrum
 from .sections.sweep import sweep
-from .sections.trained import INPUTS
 from .sections.verdict import verdict
 
 
@@ -45,7 +45,7 @@ def write_page(
     """Write the page of run folders, folders of seeds and benchmarks, or folders of these.
 
     `spectra`: look at the attention matrices of the best weights on `inputs` cases, where weights
-    and data are at hand. `command` is what the page says that made it; `train_command(config,
+    and data are available. `command` is what the page says that made it; `train_command(config,
     seeds)` gives the command line that trained a run.
     """
     folders = [str(path) for path in paths]

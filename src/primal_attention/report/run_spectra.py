@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..reproduce.spectra import load_run as load_run
 from ..runs.errors import RunError
-from ..runs.files import explained, read_json
+from ..runs.files import read_json
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from ..analysis import KSVDDiagnostics, Spectrum
 
-WEIGHTS = "best.safetensors"
+FILE = "spectrum.json"
+INPUTS = 8  # cases that a page looks at
+EXACT_SIZE = 512  # longer softmax matrices take a randomised SVD: a page should not wait
 
 
 @dataclass(frozen=True)
@@ -49,20 +52,13 @@ def look_at(model: nn.Module, calls: Sequence[Any], *, exact_size: int = 2048) -
     return Look(found, ksvd_diagnostics(model, calls) if primal else None)
 
 
-def load_run(run: Path, inputs: int) -> tuple[nn.Module, list[tuple[Tensor, Tensor]]]:
-    """The best weights of a run, and calls with the first `inputs` cases of the set that chose its
-    epoch, one each. A RunError says what the run lacks."""
-    from ..tasks import get_task
-    from ..train.checkpoint import tensors_from_bytes
-    from ..train.config import RunConfig
-    from ..train.data import load_data
-
-    if not (run / WEIGHTS).exists():
-        raise RunError(f"{run} has no {WEIGHTS}; expected a run that ended an epoch")
-    config = RunConfig.from_dict(read_json(run / "config.json"))
-    data = load_data(config)
-    model = get_task(config.task).model(config, data.reader.shape)
-    with explained(f"read {run / WEIGHTS}"):
-        model.load_state_dict(tensors_from_bytes((run / WEIGHTS).read_bytes()))
-    batches = [data.selection.__getitems__([i]) for i in range(min(inputs, len(data.selection)))]
-    return model, [(batch.inputs, batch.padding) for batch in batches]
+def read_spectrum(run: Path, inputs: int = INPUTS) -> dict[str, Any]:
+    """{"spectrum": ..., "diagnostics": ... or absent}, as `primal spectrum` writes it: from
+    spectrum.json in the run folder, or from the best weights on the first cases of the set that
+    chose the epoch. A RunError says why there is none."""
+    if (run / FILE).exists():
+        found = read_json(run / FILE)
+        if not isinstance(found, dict) or "layers" not in found.get("spectrum", {}):
+            raise RunError(f"{run / FILE} holds no spectrum; expected what primal spectrum writes")
+        return found
+    return look_at(*load_run(run, inputs), exact_size=EXACT_SIZE).to_dict()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .style import FORMATS, INK, MUTED, PALETTE, new_figure, save, style
+from .style import FORMATS, MUTED, PALETTE, heat_map, new_figure, save, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,22 +84,14 @@ def rank_map(found: Spectrum, path: Path | str, *, formats: Sequence[str] = FORM
     with style():
         figure = new_figure(3.2 + 0.55 * heads, 1.6 + 0.45 * len(found.layers))
         axes = figure.subplots()
-        top = float(np.nanmax(ranks))
-        image = axes.imshow(ranks, cmap="Blues", vmin=0.0, vmax=max(top, 1e-12), aspect="auto")
-        axes.set_xticks(range(heads), [str(h) for h in range(heads)])
-        axes.set_yticks(range(len(ranks)), [f"{one.name}\n{one.kind}" for one in found.layers])
+        top = max(float(np.nanmax(ranks)), 1e-12)
+        few = heads <= MOST_NUMBERS
+        texts = [["" if np.isnan(r) or not few else f"{r:.1f}" for r in row] for row in ranks]
+        names = [f"{one.name}\n{one.kind}" for one in found.layers]
+        columns = [str(h) for h in range(heads)]
+        image = heat_map(axes, ranks, names, columns, texts, vmin=0.0, vmax=top, aspect="auto")
         axes.set(xlabel="head", title="Effective rank of the attention matrix, mean over inputs")
-        axes.grid(False)
-        axes.tick_params(length=0, labelsize=8)
         figure.colorbar(image, ax=axes)
-        if heads <= MOST_NUMBERS:
-            for (row, column), rank in np.ndenumerate(ranks):
-                if np.isfinite(rank):
-                    colour = "white" if rank > 0.55 * top else INK
-                    axes.text(
-                        column, row, f"{rank:.1f}", ha="center", va="center", fontsize=7.5,
-                        color=colour,
-                    )  # fmt: skip
         return save(figure, Path(path), formats)
 
 
@@ -128,7 +120,7 @@ def _finish(axes: Axes, lines: int) -> None:
 
 
 def _colours(count: int) -> list[Any]:
-    """Colours that are told apart; for deep models a scale from the first layer to the last."""
+    """Colours that differ clearly; for deep models a scale from the first layer to the last."""
     if count <= len(PALETTE):
         return list(PALETTE[:count])
     from matplotlib import colormaps

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from ..runs.extras import needs_extra
+from ..runs.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 INK, MUTED, HAIRLINE = "#1f2933", "#66727f", "#e3e7ea"
-# Okabe and Ito's colours: told apart by colour-blind readers too
+# Okabe and Ito's colours, which colour-blind readers can distinguish
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 FORMATS = ("png", "svg")
 
@@ -65,35 +69,63 @@ def save(figure: Figure, path: Path, formats: Sequence[str] = FORMATS) -> list[P
     """Write path.png, path.svg, ...: each beside its place and then renamed into it."""
     written = []
     for kind in formats:
-        target = path.with_name(f"{path.name}.{kind}")
-        beside = path.with_name(f".{path.name}.{os.getpid()}.{kind}")
-        try:
-            # a date in the file would make equal pictures differ
-            metadata = {"Date": None} if kind == "svg" else None
+        written.append(path.with_name(f"{path.name}.{kind}"))
+        # a date in the file would make equal pictures differ
+        metadata = {"Date": None} if kind == "svg" else None
+        with replacing(written[-1]) as beside:
             figure.savefig(beside, format=kind, metadata=metadata)
-            os.replace(beside, target)
-        finally:
-            beside.unlink(missing_ok=True)
-        written.append(target)
     return written
 
 
+def heat_map(
+    axes: Axes,
+    values: npt.NDArray[np.floating],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    texts: Sequence[Sequence[str]],
+    **shades: Any,
+) -> AxesImage:
+    """A map of values (rows, columns) with a text in each cell; NaN is not shaded. `shades` are
+    options of `imshow`, with vmin and vmax."""
+    image = axes.imshow(values, cmap="Blues", **shades)
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.grid(False)
+    axes.tick_params(length=0, labelsize=8)
+    dark = shades["vmin"] + 0.55 * (shades["vmax"] - shades["vmin"])
+    for (row, column), value in np.ndenumerate(values):
+        colour = MUTED if np.isnan(value) else "white" if value > dark else INK
+        text = texts[row][column]
+        axes.text(column, row, text, ha="center", va="center", fontsize=7.5, color=colour)
+    return image
+
+
 def label_ends(
-    axes: Axes, points: Sequence[tuple[float, float]], names: Sequence[str], colours: Sequence[str]
+    axes: Axes,
+    points: Sequence[tuple[float, float]],
+    names: Sequence[str],
+    colours: Sequence[str],
+    *,
+    gap: float = 0.075,
+    hairs: bool = False,
 ) -> None:
-    """A name at the right end of each line, pushed apart where the ends are close."""
-    low, high = axes.get_ylim()
+    """A name right of the axes for each point, pushed apart where they are close; with `hairs`, a
+    thin line joins the two."""
+    limits = axes.get_xlim(), axes.get_ylim()
     to_view = axes.transData + axes.transAxes.inverted()
-    heights = [float(to_view.transform((x, y))[1]) for x, y in points]
-    for (x, y), name, colour, height in zip(points, names, colours, spread(heights), strict=True):
+    heights = spread([float(to_view.transform(point)[1]) for point in points], gap)
+    for point, name, colour, height in zip(points, names, colours, heights, strict=True):
+        hair = {"arrowstyle": "-", "color": colour, "lw": 0.4, "relpos": (0, 0.5)}
         axes.annotate(
-            name, (x, y), (1.02, height), xycoords="data", textcoords="axes fraction",
-            color=colour, va="center", ha="left", fontsize=8, annotation_clip=False,
+            name, point, (1.05 if hairs else 1.02, height), xycoords="data",
+            textcoords="axes fraction", color=colour, va="center", ha="left", fontsize=8,
+            annotation_clip=False, arrowprops=hair if hairs else None,
         )  # fmt: skip
-    axes.set_ylim(low, high)
+    axes.set_xlim(limits[0])
+    axes.set_ylim(limits[1])
 
 
-def spread(heights: Sequence[float], gap: float = 0.075) -> list[float]:
+def spread(heights: Sequence[float], gap: float) -> list[float]:
     """Heights in [0, 1], moved as little as needed until neighbours are a gap apart."""
     order = sorted(range(len(heights)), key=lambda i: heights[i])
     placed = [min(max(heights[i], 0.0), 1.0) for i in order]

@@ -9,10 +9,9 @@ from pathlib import Path
 from ..bench import Results, Watch, parse_candidates
 from ..bench.arena import ArenaPlan, read_arena, run_arena
 from ..bench.candidates import MATERIALISED
-from ..runs.statistics import mean_interval
 from .lines import NO_TIME, QUICK_REASON, Line
 from .paper_tables import Figure, table
-from .verdict import Estimate, judge
+from .verdict import Estimate, judge, of_values
 
 CANDIDATES: Mapping[str, str] = {
     "Trans.": MATERIALISED,
@@ -35,7 +34,7 @@ def measure(
     budget: float | None = None,
     watch: Watch | None = None,
 ) -> dict[str, Results]:
-    """Measure, or go on measuring, the models of Table 3 or of a part of it, by task: width 64, 2
+    """Measure, or resume measuring, the models of Table 3 or of a part of it, by task: width 64, 2
     heads, an eighth of the paper's batches. Tasks that do not fit into `budget` seconds are left
     out."""
     cells = table("table3").select(part)
@@ -96,6 +95,4 @@ def _factor(row: str, column: str, results: Results) -> tuple[Estimate | None, s
         return Estimate(factor, factor, factor), ""
     units = own.beside or base.rounds  # of the same rounds, also where the model was added later
     ratios = [a / b for a, b in zip(units, own.rounds, strict=False)]
-    mean, deviation, interval = mean_interval(ratios)
-    low, high = interval or (mean, mean)
-    return Estimate(mean, low, high, len(ratios), deviation), ""
+    return of_values(ratios), ""

@@ -39,10 +39,10 @@ def fill(
     """The lines of "table1" or of a part of it, "table1/JapaneseVowels".
 
     The runs that tell most for their time come first, and end after `budget` seconds; a later call
-    goes on. All tables share the store in `folder`, so that no run is done twice; finished runs
+    resumes. All tables share the store in `folder`, so that no run is done twice; finished runs
     below the folders `adopted` count too. What fails is a line with its error; `retry` tries it
     again. `engine` does the runs, one after the other in this process unless told otherwise;
-    `watch` is told how the benchmark of Table 3 goes on.
+    `watch` follows the benchmark of Table 3.
     """
     name, part = parse_name(name)
     check_protocol(name, protocol)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..train.sweep.configs import key_of
+from ..train.sweep.configs import Config, key_of
 from ..train.sweep.store import Outcome
 from .cells import Cell
 from .decisions import not_d4rl
@@ -34,7 +34,7 @@ class Line:
 
     @property
     def unfinished(self) -> bool:
-        """Whether a later call goes on with it."""
+        """Whether a later call resumes it."""
         states = (self.why, *(seed.partition(": ")[2] for seed in self.missing))
         return any(one.startswith((NO_TIME, "paused")) for one in states)
 
@@ -67,9 +67,7 @@ def _line(
     empty = Line(cell.row, cell.column, figure.printed, figure.value, None, "not run", cell.why)
     if cell.config is None:
         return empty
-    runs = {
-        seed: outcomes.get(key_of(dataclasses.replace(cell.config, seed=seed))) for seed in seeds
-    }
+    runs = {seed: outcome_of(cell.config, seed, outcomes) for seed in seeds}
     ended = [one for one in runs.values() if one is not None and one.status == "finished"]
     missing = tuple(f"seed {seed}: {state(one)}" for seed, one in runs.items() if one not in ended)
     if not ended:
@@ -86,6 +84,11 @@ def _line(
         seconds=sum(one.seconds for one in ended),
         missing=missing,
     )
+
+
+def outcome_of(config: Config, seed: int, outcomes: Mapping[str, Outcome]) -> Outcome | None:
+    """What became of the run of a configuration with a seed; None if it was not done."""
+    return outcomes.get(key_of(dataclasses.replace(config, seed=seed)))
 
 
 def _not_judged(ended: Sequence[Outcome]) -> str:

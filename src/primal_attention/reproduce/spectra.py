@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..runs.statistics import mean_interval
+from ..runs.errors import RunError
+from ..runs.files import explained, read_json
 from ..tasks import get_task
-from ..train.sweep.configs import Config, key_of
+from ..train.config import RunConfig
+from ..train.sweep.configs import Config
 from ..train.sweep.store import Outcome
 from .cells import MODELS, Cell, cells_of
-from .lines import QUICK_REASON, Line, state
+from .lines import QUICK_REASON, Line, outcome_of, state
 from .paper_tables import table
-from .verdict import Estimate, Verdict
+from .verdict import Verdict, of_values
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+WEIGHTS = "best.safetensors"
 
 SHARE, INPUTS = 0.9, 32
 DEEPER = "deeper layers decay more sharply"
@@ -51,10 +58,8 @@ def spectra_lines(
         if not gains:
             lines.append(dataclasses.replace(empty, why=_missing(cells, seeds, outcomes)))
             continue
-        mean, deviation, interval = mean_interval(gains)
-        low, high = interval or (mean, mean)
-        ours = Estimate(mean, low, high, len(gains), deviation)
-        verdict: Verdict = "reproduced" if low > 0 else "not reproduced"
+        ours = of_values(gains)
+        verdict: Verdict = "reproduced" if ours.low > 0 else "not reproduced"
         line = dataclasses.replace(empty, ours=ours, verdict=verdict)
         lines.append(dataclasses.replace(empty, ours=ours, why=QUICK_REASON) if quick else line)
     return lines
@@ -85,38 +90,41 @@ def _missing(cells: Sequence[Cell], seeds: Sequence[int], outcomes: Mapping[str,
         if cell.config is None:
             return f"{cell.column}: {cell.why}"
         for seed in seeds:
-            found = outcomes.get(key_of(dataclasses.replace(cell.config, seed=seed)))
+            found = outcome_of(cell.config, seed, outcomes)
             if found is None or found.status != "finished":
                 return state(found)
     return "the runs of Table 1 have no weights"
 
 
 def _finished(config: Config, seed: int, outcomes: Mapping[str, Outcome]) -> Path | None:
-    found = outcomes.get(key_of(dataclasses.replace(config, seed=seed)))
+    found = outcome_of(config, seed, outcomes)
     if found is None or found.status != "finished":
         return None
     run = Path(found.run)
-    return run if (run / "best.safetensors").exists() else None
+    return run if (run / WEIGHTS).exists() else None
 
 
 def ranks_of(run: Path) -> list[float]:
     """By layer, the mean number of singular values that explain 90 % of the variance, over heads
     and the first inputs of the set that chose the epoch."""
     from ..analysis import spectrum
+
+    found = spectrum(*load_run(run, INPUTS))
+    return [float(layer.rank_for(SHARE).mean()) for layer in found.layers]
+
+
+def load_run(run: Path, inputs: int) -> tuple[nn.Module, list[tuple[Tensor, Tensor]]]:
+    """The best weights of a run, and calls with the first `inputs` cases of the set that chose its
+    epoch, one each. A RunError says what the run lacks."""
     from ..train.checkpoint import tensors_from_bytes
     from ..train.data import load_data
-    from ..train.run import read_config
 
-    config = read_config(run)
+    if not (run / WEIGHTS).exists():
+        raise RunError(f"{run} has no {WEIGHTS}; expected a run that ended an epoch")
+    config = RunConfig.from_dict(read_json(run / "config.json"))
     data = load_data(config)
     model = get_task(config.task).model(config, data.reader.shape)
-    model.load_state_dict(tensors_from_bytes((run / "best.safetensors").read_bytes()))
-    model.eval()
-
-    def calls() -> Iterator[Any]:
-        for index in range(min(INPUTS, len(data.selection))):
-            batch = data.selection.__getitems__([index])
-            yield batch.inputs, batch.padding
-
-    found = spectrum(model, list(calls()))
-    return [float(layer.rank_for(SHARE).mean()) for layer in found.layers]
+    with explained(f"read {run / WEIGHTS}"):
+        model.load_state_dict(tensors_from_bytes((run / WEIGHTS).read_bytes()))
+    batches = [data.selection.__getitems__([i]) for i in range(min(inputs, len(data.selection)))]
+    return model, [(batch.inputs, batch.padding) for batch in batches]

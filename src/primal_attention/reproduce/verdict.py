@@ -63,6 +63,13 @@ def estimate(accuracies: Sequence[float], cases: int | None) -> Estimate:
     )
 
 
+def of_values(values: Sequence[float]) -> Estimate:
+    """From values in the unit of the table: their mean with Student's t-interval."""
+    mean, deviation, interval = mean_interval(values)
+    low, high = interval or (mean, mean)
+    return Estimate(mean, low, high, len(values), deviation)
+
+
 def average(parts: Sequence[Estimate]) -> Estimate:
     """The mean of independent estimates."""
     mean = statistics.fmean(part.mean for part in parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class RunError(ValueError):
-    """A run cannot start, go on or be read; the message is one sentence for a person."""
+    """A run cannot start, resume or be read; the message is one sentence for a person."""
 
 
 class NotFiniteError(RunError):

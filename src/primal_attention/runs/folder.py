@@ -1,4 +1,4 @@
-"""The folder of a run, made at once and never overwritten.
+"""The folder of a run, created whole and never overwritten.
 
 config.json       the settings, complete
 environment.json  versions and machine
@@ -55,7 +55,7 @@ def _rename(beside: Path, root: Path, name: str | None, stem: str) -> Path:
             try:
                 os.rename(beside, path)
                 return path
-            except OSError as error:  # somebody else was quicker
+            except OSError as error:  # another process was faster
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                     raise
         if name is not None:

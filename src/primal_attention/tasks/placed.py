@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..names import unknown
 from .base import DataError, DataStatus, Task
@@ -14,6 +15,7 @@ from .examples import Part
 from .folders import ENVIRONMENT, data_folder
 
 Kind = TypeVar("Kind", bound=Part)
+Place = Path | Traversable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,16 +25,16 @@ class PlacedTask(Task, Generic[Kind]):
     facts: str
 
     @abstractmethod
-    def places(self, data_dir: Path | str | None) -> dict[str, Path]:
-        """Where the splits lie that are at hand."""
+    def places(self, data_dir: Path | str | None) -> Mapping[str, Place]:
+        """Where the available splits are."""
 
     @abstractmethod
-    def read(self, place: Path, split: str) -> Kind:
+    def read(self, place: Any, split: str) -> Kind:
         """The split that lies there."""
 
     @abstractmethod
-    def how_to_get(self, data_dir: Path | str | None) -> str:
-        """What to do about a split that is missing."""
+    def how_to_get(self, data_dir: Path | str | None, missing: Sequence[str]) -> str:
+        """What to do about splits that are missing."""
 
     def load(
         self, data_dir: Path | str | None = None, *, splits: Sequence[str] | None = None
@@ -43,17 +45,18 @@ class PlacedTask(Task, Generic[Kind]):
             if split not in self.splits:
                 raise ValueError(unknown(f"split of {self.name}:", split, self.splits))
         places = self.places(data_dir)
-        for split in wanted:
-            if split not in places:
-                raise DataError(
-                    f"the {split} split of {self.name} is not here; {self.how_to_get(data_dir)}"
-                )
+        missing = [split for split in wanted if split not in places]
+        if missing:
+            raise DataError(
+                f"the {missing[0]} split of {self.name} is not here; "
+                f"{self.how_to_get(data_dir, missing)}"
+            )
         return {split: self.read(places[split], split) for split in wanted}
 
     def status(self, data_dir: Path | str | None = None) -> DataStatus:
         places = self.places(data_dir)
         missing = tuple(split for split in self.splits if split not in places)
-        how = self.how_to_get(data_dir) if missing else ""
+        how = self.how_to_get(data_dir, missing) if missing else ""
         where = {split: str(place) for split, place in places.items()}
         return DataStatus(self.name, self.facts, where, missing, how)
 

@@ -40,11 +40,7 @@ class SeriesSet:
             raise ValueError(
                 f"{self.name} has labels of shape {self.labels.shape}; expected ({len(self)},)"
             )
-        if self.labels.min() < -1 or self.labels.max() >= len(self.classes):
-            raise ValueError(
-                f"{self.name} has labels from {self.labels.min()} to {self.labels.max()}; "
-                f"expected -1 (unknown) to {len(self.classes) - 1}"
-            )
+        check_labels(self.name, self.labels, self.classes, missing=True)
 
     def __len__(self) -> int:
         return len(self.series)
@@ -71,6 +67,16 @@ class SeriesSet:
         for values in self.series:
             digest.update(np.ascontiguousarray(values, dtype="<f8").data)
         return digest.hexdigest()
+
+
+def check_labels(name: str, labels: Integers, classes: Sequence[str], *, missing: bool) -> None:
+    """Raise unless all labels are indices of classes, or with `missing` -1."""
+    low, high = labels.min(), labels.max()
+    if low < -missing or high >= len(classes):
+        least = "-1 (unknown)" if missing else "0"
+        raise ValueError(
+            f"{name} has labels from {low} to {high}; expected {least} to {len(classes) - 1}"
+        )
 
 
 @dataclass(frozen=True, eq=False)

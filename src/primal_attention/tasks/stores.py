@@ -1,4 +1,4 @@
-"""What the stores of data have in common: one process builds while others wait, and tells of it."""
+"""What the stores of data share: one process builds while others wait, and a listener follows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import NamedTuple
+
+from .base import DataError
+from .folders import CACHE
+
+WHOLE = "store.json"  # written last, so it says that the store is whole
 
 
 class Building(NamedTuple):
@@ -24,7 +29,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def heard_by(listener: Listener | None) -> Iterator[None]:
-    """While in it, `listener` is told of every store that is built, however deep in calls."""
+    """Notify `listener` of every store that is built inside the `with`, however deep in calls."""
     token = _listener.set(listener)
     try:
         yield
@@ -33,15 +38,28 @@ def heard_by(listener: Listener | None) -> Iterator[None]:
 
 
 def tell(name: str, done: int, total: int | None) -> None:
-    """Tell who listens."""
+    """Notify the listener, if there is one."""
     listener = _listener.get()
     if listener is not None:
         listener(Building(name, done, total))
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Processes that want the same store wait for the one that builds it."""
-    with open(folder / "lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def building(store: Path, name: str, total: int | None = None) -> Iterator[bool]:
+    """Lock the folder of a store; other processes that want it wait. Gives whether it must be
+    filled: another process may have been faster."""
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        tell(name, 0, total)
+        with open(store / "lock", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield not (store / WHOLE).is_file()
+    except OSError as error:
+        raise DataError(
+            f"the store {store} cannot be written ({error}); name another folder in {CACHE}"
+        ) from error
+
+
+def damaged(store: Path, reason: object) -> DataError:
+    """What to raise about a store that cannot be read."""
+    return DataError(f"the store {store} is damaged ({reason}); remove it to build it again")

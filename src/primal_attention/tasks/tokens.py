@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from .examples import Batch
-from .series import Integers
+from .series import Integers, check_labels
 
 Tokens = npt.NDArray[Any]  # uint8 or uint16, mapped from a file or in memory
 
@@ -51,11 +51,7 @@ class TokenSet:
                 f"{self.name} has a sequence that is empty or leaves its {len(self.tokens)} "
                 "tokens; expected at least one token for each"
             )
-        if self.labels.min() < 0 or self.labels.max() >= len(self.classes):
-            raise ValueError(
-                f"{self.name} has labels from {self.labels.min()} to {self.labels.max()}; "
-                f"expected 0 to {len(self.classes) - 1}"
-            )
+        check_labels(self.name, self.labels, self.classes, missing=False)
 
     def __len__(self) -> int:
         return len(self.labels)

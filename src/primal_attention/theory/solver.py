@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .factors import DenseKernel, Kernel, KernelFactors
-from .subspace import leading_triplets
+from .subspace import Products, leading_triplets
 
 Method = Literal["auto", "dense", "iterative"]
 
@@ -152,17 +152,8 @@ def ksvd(
         left, sigma, right = kernel.svd(s)
     else:
         products = _products(kernel)
-        left, sigma, right = leading_triplets(
-            products.matvec,
-            products.rmatvec,
-            (kernel.shape[0], kernel.shape[1]),
-            s,
-            dtype=products.dtype,
-            device=products.device,
-            tol=torch.finfo(products.dtype).eps ** 0.75 if tol is None else tol,
-            max_iter=max_iter,
-            seed=seed,
-        )
+        tol = torch.finfo(products.dtype).eps ** 0.75 if tol is None else tol
+        left, sigma, right = leading_triplets(products, s, tol=tol, max_iter=max_iter, seed=seed)
     largest = left.abs().argmax(dim=0, keepdim=True)
     sign = torch.where(left.gather(0, largest) < 0, -1.0, 1.0).to(left.dtype)
     return KSVD(left=left * sign, right=right * sign, sigma=sigma)
@@ -186,21 +177,12 @@ def _check_finite(kernel: Kernel) -> None:
         raise ValueError(f"the kernel holds {bad} values that are NaN or infinite; expected none")
 
 
-@dataclass(frozen=True)
-class _Products:
-    """`K V` and `K^T U` on blocks of columns."""
-
-    matvec: Callable[[Tensor], Tensor]
-    rmatvec: Callable[[Tensor], Tensor]
-    dtype: torch.dtype
-    device: torch.device
-
-
-def _products(kernel: KernelLike) -> _Products:
+def _products(kernel: KernelLike) -> Products:
     if isinstance(kernel, Tensor | np.ndarray):
         kernel = DenseKernel(_floating(torch.as_tensor(kernel)))
     if isinstance(kernel, Kernel):
-        return _Products(kernel.matvec, kernel.rmatvec, kernel.dtype, kernel.device)
+        n, m = kernel.shape
+        return Products(kernel.matvec, kernel.rmatvec, (n, m), kernel.dtype, kernel.device)
     given = getattr(kernel, "dtype", None)
     dtype = given if isinstance(given, torch.dtype) else torch.float64
     device = torch.device(getattr(kernel, "device", "cpu"))
@@ -219,4 +201,5 @@ def _products(kernel: KernelLike) -> _Products:
 
         return apply
 
-    return _Products(by_column(kernel.matvec), by_column(kernel.rmatvec), dtype, device)
+    n, m = kernel.shape
+    return Products(by_column(kernel.matvec), by_column(kernel.rmatvec), (n, m), dtype, device)

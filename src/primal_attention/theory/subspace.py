@@ -1,6 +1,7 @@
 """Leading singular triplets from products with K and K^T alone."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,17 +12,22 @@ _OVERSAMPLE = 8  # extra directions: the wanted ones then converge by a wider ga
 _SMALLEST_BASIS = 64
 
 
+class Products(NamedTuple):
+    """A kernel `K (N, M)` by its products with blocks of columns."""
+
+    matvec: Product  # K V
+    rmatvec: Product  # K^T U
+    shape: tuple[int, int]
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    def transposed(self) -> "Products":
+        return Products(self.rmatvec, self.matvec, self.shape[::-1], self.dtype, self.device)
+
+
 def leading_triplets(
-    matvec: Product,
-    rmatvec: Product,
-    shape: tuple[int, int],
-    s: int,
-    *,
-    dtype: torch.dtype,
-    device: torch.device,
-    tol: float,
-    max_iter: int,
-    seed: int,
+    kernel: Products, s: int, *, tol: float, max_iter: int, seed: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`U (N, s)`, `sigma (s,)`, `V (M, s)` of `K (N, M)`; restarted block Lanczos.
 
@@ -30,36 +36,26 @@ def leading_triplets(
     holds exactly and `K^T U = V Sigma` is the test of convergence. A full basis restarts from
     its leading triplets, so the memory is `O((N + M) s)`. A block finds repeated singular values.
     """
-    if shape[0] < shape[1]:  # the basis lives on the shorter side
-        v, sigma, u = leading_triplets(
-            rmatvec,
-            matvec,
-            (shape[1], shape[0]),
-            s,
-            dtype=dtype,
-            device=device,
-            tol=tol,
-            max_iter=max_iter,
-            seed=seed,
-        )
+    n, m = kernel.shape
+    if n < m:  # the basis lives on the shorter side
+        v, sigma, u = leading_triplets(kernel.transposed, s, tol=tol, max_iter=max_iter, seed=seed)
         return u, sigma, v
-    m = shape[1]
     block = min(s + _OVERSAMPLE, m)
     largest = min(m, max(4 * block, _SMALLEST_BASIS))
     generator = torch.Generator(device="cpu").manual_seed(seed)
 
     def random(columns: int) -> Tensor:
         drawn = torch.randn(m, columns, generator=generator, dtype=torch.float64, device="cpu")
-        return drawn.to(device=device, dtype=dtype)
+        return drawn.to(device=kernel.device, dtype=kernel.dtype)
 
     basis = torch.linalg.qr(random(block)).Q
-    image = matvec(basis)  # K V, (N, j)
+    image = kernel.matvec(basis)  # K V, (N, j)
     error = float("inf")
     for _ in range(max_iter):
         q, small = torch.linalg.qr(image)
         x, sigma, yh = torch.linalg.svd(small, full_matrices=False)
         left, sigma, right = q @ x[:, :block], sigma[:block], basis @ yh.mT[:, :block]
-        residual = rmatvec(left) - right * sigma
+        residual = kernel.rmatvec(left) - right * sigma
         size = residual.norm(dim=0)
         error = float(size[:s].max())
         if error <= tol * float(sigma[0]):
@@ -75,7 +71,7 @@ def leading_triplets(
             scaled = torch.where(size > 0, scaled, random(block))
         new = _orthonormal_to(basis, scaled[:, :room])
         basis = torch.cat([basis, new], dim=1)
-        image = torch.cat([image, matvec(new)], dim=1)
+        image = torch.cat([image, kernel.matvec(new)], dim=1)
     raise RuntimeError(
         f"the residual of (7) is {error:.3g} after max_iter = {max_iter} blocks or the whole "
         f"space; expected at most tol * sigma_1 with tol = {tol:.3g}"

@@ -5,8 +5,8 @@ import io
 import numpy as np
 import pytest
 
+from primal_attention.tasks.folders import CACHE
 from primal_attention.tasks.lra import arena_tasks
-from primal_attention.tasks.lra.store import CACHE
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from primal_attention.tasks import DataError
+from primal_attention.tasks.folders import CACHE, cache_folder
 from primal_attention.tasks.lra import store
-from primal_attention.tasks.lra.store import Encoded, Source, cache_folder, open_set
+from primal_attention.tasks.lra.store import Encoded, Source, open_set
 from primal_attention.tasks.stores import heard_by
 
 TEXTS = [b"one", b"two two", b"three", b"4", b"five five"]
@@ -121,15 +122,13 @@ def test_no_cases(path):
 
 
 def test_folder_that_cannot_be_made(path, monkeypatch, write, tmp_path):
-    monkeypatch.setenv(store.CACHE, str(write(tmp_path / "file", "") / "below"))
-    with pytest.raises(
-        DataError, match=r"cannot be made .*name another one in PRIMAL_ATTENTION_CACHE"
-    ):
+    monkeypatch.setenv(CACHE, str(write(tmp_path / "file", "") / "below"))
+    with pytest.raises(DataError, match=r"written .*name another folder in PRIMAL_ATTENTION_CACHE"):
         read(Words(path))
 
 
 def test_cache_folder(monkeypatch, tmp_path):
-    monkeypatch.delenv(store.CACHE)
+    monkeypatch.delenv(CACHE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder() == tmp_path / "primal-attention"
     monkeypatch.delenv("XDG_CACHE_HOME")

@@ -18,12 +18,15 @@ from primal_attention.tasks.uea.archive import (
     EMBEDDED,
     check_facts,
     find_splits,
-    load_set,
     refuse_same_cases,
 )
 
 FOLDER = files("primal_attention.tasks.uea") / "embedded"
 FILES = [(name, split) for name in EMBEDDED for split in ("train", "test")]
+
+
+def load_set(name, data_dir=None, **options):
+    return get_task(f"uea/{name}").load(data_dir, **options)
 
 
 def file_name(name, split):
@@ -199,7 +202,7 @@ def test_the_argument_wins_over_the_environment(own_folder, tmp_path, monkeypatc
 def test_splits_come_from_one_place(own_folder):
     folder = own_folder(splits=["train"])
     assert list(find_splits("BasicMotions", folder)) == ["train"]
-    with pytest.raises(DataError, match="the test split of BasicMotions is not here"):
+    with pytest.raises(DataError, match="the test split of uea/BasicMotions is not here"):
         load_set("BasicMotions", folder)
 
 
@@ -215,7 +218,7 @@ def test_a_missing_split_is_told_with_its_place(tmp_path):
     with pytest.raises(DataError) as error:
         load_set("Heartbeat", tmp_path, splits=["test"])
     assert str(error.value) == (
-        f"the test split of Heartbeat is not here; expected {tmp_path}/uea/Heartbeat/"
+        f"the test split of uea/Heartbeat is not here; expected {tmp_path}/uea/Heartbeat/"
         "Heartbeat_TEST.ts (or .ts.gz): get Heartbeat.zip from timeseriesclassification.com, "
         "unzip it there"
     )
@@ -229,10 +232,10 @@ def test_heartbeat_has_a_training_set_here(real_file):
 
 
 def test_names_that_do_not_exist(tmp_path):
-    with pytest.raises(ValueError, match=r"unknown set 'Heartbeet' \(did you mean 'Heartbeat'\?\)"):
+    with pytest.raises(ValueError, match=r"unknown task 'uea/Heartbeet' \(did you mean 'uea/H"):
         load_set("Heartbeet")
     with pytest.raises(
-        ValueError, match=r"unknown split 'tset' \(did you mean 'test'\?\); expected"
+        ValueError, match=r"unknown split of uea/BasicMotions: 'tset' \(did you mean 'test'"
     ):
         load_set("BasicMotions", splits=["train", "tset"])
     with pytest.raises(DataError, match="expected an existing folder"):

@@ -84,8 +84,8 @@ class PrimalAttention(PrimalParameters, DualView):
     derivatives.
 
     Args:
-        rank: s, number of directions; None takes half the width of a head. One that is not below that
-            width reduces nothing.
+        rank: s, number of directions; None takes half the width of a head. One that is not below
+            that width reduces nothing.
         weights: the kind of weights, "data", "free" or "tied".
         anchors: number of rows in F_X, of data-dependent weights; None takes rank * rank_multi.
         rank_multi: anchors for each direction, where `anchors` is None.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...attention import attention_info, available_attentions
 from ...bench import match_accuracies
 from ...bench.candidates import KINDS
+from ..bench_figures import at_common_length
 from ..charts import Bubble, bubbles
 from .base import Section, figure, panel
 from .read import Bench, Entry, Sources
@@ -35,17 +34,8 @@ def _of_trainings(entries: list[Entry], number: int, label: str, sources: Source
         seconds, memory = entry.mean_of("seconds"), entry.mean_of("peak_memory_mb")
         if seconds and memory:
             low, high = entry.interval or (None, None)
-            points.append(
-                Bubble(
-                    entry.name,
-                    entry.key,
-                    seconds / entry.config.epochs,
-                    entry.mean,
-                    memory,
-                    low,
-                    high,
-                )
-            )
+            pace = seconds / entry.config.epochs
+            points.append(Bubble(entry.name, entry.key, pace, entry.mean, memory, low, high))
     if len(points) < 2:
         return ""
     y_name = entries[0].measure.axis
@@ -59,18 +49,17 @@ def _of_trainings(entries: list[Entry], number: int, label: str, sources: Source
 
 def _of_bench(bench: Bench, entries: list[Entry], number: int, sources: Sources) -> str:
     known = [(e, name) for e in entries if (name := candidate(e)) is not None]
-    measured = [
+    asked = [
         (entry, text)
         for entry, name in known
         for text in match_accuracies(bench.results, {name: entry.mean})
     ]
-    length = _common_length(bench, [text for _, text in measured])
-    points = []
-    for entry, text in measured:
-        cell = bench.results.cells.get((text, length))
-        if cell is not None and cell.seconds is not None and cell.peak_mb is not None:
-            speed = bench.results.settings.batch_size / cell.seconds
-            points.append(Bubble(entry.name, entry.key, speed, entry.mean, cell.peak_mb))
+    length, measured = at_common_length(bench.results, [text for _, text in asked])
+    points = [
+        Bubble(entry.name, entry.key, measured[text][0], entry.mean, measured[text][1])
+        for entry, text in asked
+        if text in measured
+    ]
     if len(points) < 2:
         return ""
     chart = bubbles(
@@ -91,13 +80,3 @@ def candidate(entry: Entry) -> str | None:
     if len(names) > 1 or name not in available_attentions():
         return None
     return f"{name}:{entry.config.weights}" if KINDS in attention_info(name).options else name
-
-
-def _common_length(bench: Bench, known: Sequence[str]) -> int:
-    """The longest of the lengths at which most of the candidates were measured."""
-    counts = {
-        length: sum(length in bench.results.series(name, "seconds") for name in known)
-        for length in bench.results.lengths
-    }
-    most = max(counts.values(), default=0)
-    return max((n for n, count in counts.items() if count == most), default=0)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..charts import Mark, Series, lines
+from ..runs import Trained
 from .base import Section, figure, notes, panel
 from .read import Entry, Sources
-from .runs import Trained
 
 LOSSES = {
     "task_loss": ("Task loss", "task loss"),

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..charts import Series, heat, lines
+from ..runs import Trained
 from .base import Section, figure, panel
 from .curves import run_name
 from .learned import learned
 from .read import Entry, Sources
-from .runs import Trained
-from .spectrum import Spectra, short_names, spectrum_command
+from .spectrum import Spectra, padded, short_names, spectrum_command
 
 MOST_POINTS = 250  # of a curve by step; each is the mean over some steps
 
@@ -80,7 +80,7 @@ def _lambda(entry: Entry, layers: Sequence[dict[str, Any]], commands: Sequence[s
     for i, one in enumerate(layers):
         ratio = np.array(one["lambda_by_head"]) / np.array(one["inverse_sigma_by_head"])
         known = [float(v) if v > 0 else None for v in np.exp(np.log(ratio).mean(0))]
-        series.append(Series(one["name"], i, [*known, *[None] * (longest - len(known))]))
+        series.append(Series(one["name"], i, padded(known, longest)))
     chart = lines(list(range(1, longest + 1)), series, x_name="direction", y_name="Λ σ")
     return figure(
         f"lambda {entry.key} {entry.name}", "Learned Λ against 1 / σ", chart, commands,
@@ -102,7 +102,7 @@ def _objective(entry: Entry, layers: Sequence[dict[str, Any]], commands: Sequenc
             f"{angle_r[h]:.1f}°\nshare of the output from e: {one['share_e_by_head'][h]:.2f}"
             for h, v in enumerate(own)
         ]
-        values.append([*own, *[None] * (heads - len(own))])
+        values.append(padded(own, heads))
         tips.append([*tip, *[""] * (heads - len(own))])
     top = max(abs(v) for row in values for v in row if v is not None) or 1.0
     chart = heat(

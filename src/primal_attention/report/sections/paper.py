@@ -5,10 +5,10 @@ from __future__ import annotations
 from ...reproduce.cells import MODELS, SPELLING
 from ...reproduce.paper_tables import PaperTable, matches, table
 from ...reproduce.verdict import estimate, judge
+from ..runs import ACCURACY
 from .base import Section, notes
 from .base import table as html_table
 from .read import Entry, Sources
-from .runs import ACCURACY
 
 TABLES = {"uea": "table1", "lra": "table2"}  # of accuracies, by the first part of a task's name
 HEAD = ["run", "set", "model", "paper", "ours", "95 % interval", "seeds", "verdict"]

@@ -13,7 +13,7 @@ from ...runs.files import read_json
 from ...runs.statistics import mean_interval
 from ...train.config import RunConfig
 from ...train.seeds import SEEDS_FILE
-from .runs import ACCURACY, Measure, Trained, read_trained
+from ..runs import ACCURACY, Measure, Trained, read_run
 
 BENCH_FILE = "results.json"
 MOST_DETAILED = 8
@@ -191,7 +191,7 @@ def _entry(path: Path, key: int, name: str, train_command: TrainCommand | None) 
         if not runs:
             raise RunError(f"{path} has no finished seed; expected at least one")
     else:
-        runs = [read_trained(path)]
+        runs = [read_run(path)]
     command = None
     if train_command is not None and runs[0].measure == ACCURACY:
         command = train_command(runs[0].config, [run.seed for run in runs])
@@ -206,7 +206,7 @@ def _seeds(path: Path, missing: list[str]) -> list[Trained]:
     for seed in document["seeds"]:
         run = path / f"seed-{seed}"
         if (run / "result.json").exists():
-            runs.append(read_trained(run))
+            runs.append(read_run(run))
         else:
             missing.append(f"seed {seed}: {_status(run)}")
     return runs

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..charts import Series, heat, lines
+from ..run_spectra import INPUTS, read_spectrum
 from .base import Section, figure, notes, panel
 from .read import Entry, Sources
-from .trained import INPUTS, read_spectrum
 
 SMALLEST = 1e-6  # of the largest singular value; the rest is rounding
 
@@ -27,7 +27,7 @@ class Spectra:
 
 
 def find_spectra(sources: Sources, inputs: int = INPUTS) -> Spectra:
-    """The spectrum of the first seed of every entry, as far as weights and data are at hand."""
+    """The spectrum of the first seed of every entry, as far as weights and data are available."""
     found, reasons = {}, []
     for entry in sources.detailed:
         try:
@@ -78,7 +78,7 @@ def _of_entry(entry: Entry, document: dict[str, Any], sources: Sources) -> str:
     least = min(min(one.band[0]) for one in shares if one.band)
     lowest = max(0.0, math.floor(10 * least - 0.5) / 10)
     lasting = max(1, *map(len, decay))
-    falling = [Series(names[i], i, _fill(one, lasting)) for i, one in enumerate(decay)]
+    falling = [Series(names[i], i, padded(one, lasting)) for i, one in enumerate(decay)]
     inputs = layers[0]["inputs"]
     first = f"seed {entry.runs[0].seed}, {inputs} inputs"
     figures = [
@@ -102,7 +102,7 @@ def _of_entry(entry: Entry, document: dict[str, Any], sources: Sources) -> str:
 def _ranks(entry: Entry, layers: list[dict[str, Any]], commands: list[str]) -> str:
     """Effective ranks, layers down and heads across."""
     heads = max(len(one["effective_rank_by_head"]) for one in layers)
-    ranks = [_fill(one["effective_rank_by_head"], heads) for one in layers]
+    ranks = [padded(one["effective_rank_by_head"], heads) for one in layers]
     top = max((rank for row in ranks for rank in row if rank is not None), default=1.0)
     # the full name is in the tip
     short = short_names([one["name"] for one in layers])
@@ -133,7 +133,8 @@ def short_names(names: Sequence[str]) -> list[str]:
     return numbers if len(set(numbers)) == len(names) and all(numbers) else list(names)
 
 
-def _fill(values: list[float | None], length: int) -> list[float | None]:
+def padded(values: Sequence[float | None], length: int) -> list[float | None]:
+    """The values, then None up to a length."""
     return [*values, *[None] * (length - len(values))]
 
 

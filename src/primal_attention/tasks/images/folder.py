@@ -4,8 +4,8 @@
                              progress.json checksums of the chunks that are in it
                              store.json    written last, so it says that the store is whole
 
-The key follows from the files' names, sizes and times. A build that was killed goes on with the
-first chunk that is missing. An image is stored as its central square, resized to S x S.
+The key follows from the files' names, sizes and times. A build that was killed resumes with
+the first chunk that is missing. An image is stored as its central square, resized to S x S.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import numpy as np
 
 from ...runs.files import write_json
 from ..base import DataError
-from ..folders import CACHE, cache_folder
+from ..folders import cache_folder
 from ..series import Integers
-from ..stores import alone, tell
+from ..stores import WHOLE, building, damaged, tell
 from .randaugment import pillow
 from .sets import ImageSet, Pixels
 
@@ -106,41 +106,23 @@ def open_split(root: Path, split: str, side: int, *, name: str) -> ImageSet:
     """The images of a split from its store; the first time the store is built."""
     listing = list_split(root, split)
     store = cache_folder() / "images" / split / listing.key(side)
-    if not (store / "store.json").is_file():
+    if not (store / WHOLE).is_file():
         build(listing, store, side)
     try:
         images = np.lib.format.open_memmap(store / "images.npy", mode="r")
-        checksum = json.loads((store / "store.json").read_bytes())["checksum"]
+        checksum = json.loads((store / WHOLE).read_bytes())["checksum"]
     except (OSError, ValueError, KeyError) as error:
-        raise _damaged(store, str(error)) from error
+        raise damaged(store, error) from error
     if images.shape != (len(listing.files), side, side, 3) or images.dtype != np.uint8:
-        raise _damaged(store, f"it has images {images.shape}")
+        raise damaged(store, f"it has images {images.shape}")
     return ImageSet(f"{name} {split}", images, listing.labels, listing.classes, checksum=checksum)
 
 
-def _damaged(store: Path, reason: str) -> DataError:
-    return DataError(f"the image store {store} is damaged ({reason}); remove it to build it again")
-
-
-def build(
-    listing: Listing,
-    store: Path,
-    side: int,
-    *,
-    chunk: int = CHUNK,
-) -> None:
-    """Decode all images of a listing into a store; who listens to stores is told."""
-    try:
-        store.mkdir(parents=True, exist_ok=True)
-        tell(str(listing.root), 0, len(listing.files))
-        with alone(store):
-            if not (store / "store.json").is_file():  # else another process was faster
-                _fill(listing, store, side, chunk)
-    except OSError as error:
-        raise DataError(
-            f"the image store {store} cannot be written ({error.strerror}); name another folder in "
-            f"{CACHE}"
-        ) from error
+def build(listing: Listing, store: Path, side: int, *, chunk: int = CHUNK) -> None:
+    """Decode all images of a listing into a store; listeners are notified."""
+    with building(store, str(listing.root), len(listing.files)) as empty:
+        if empty:
+            _fill(listing, store, side, chunk)
 
 
 def _fill(listing: Listing, store: Path, side: int, chunk: int) -> None:
@@ -150,12 +132,12 @@ def _fill(listing: Listing, store: Path, side: int, chunk: int) -> None:
     with open(path, "r+b" if done else "wb") as file:
         header = {"descr": "|u1", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
-        begin = file.tell()
+        start = file.tell()
         with ThreadPoolExecutor(min(32, os.cpu_count() or 1)) as threads:
             for first in range(len(done) * chunk, len(listing.files), chunk):
                 paths = [listing.root / name for name in listing.files[first : first + chunk]]
                 images = np.stack(list(threads.map(functools.partial(decode, side=side), paths)))
-                file.seek(begin + first * side * side * 3)
+                file.seek(start + first * side * side * 3)
                 file.write(images.data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -163,7 +145,7 @@ def _fill(listing: Listing, store: Path, side: int, chunk: int) -> None:
                 write_json(store / "progress.json", {"chunk": chunk, "sums": done})
                 tell(str(listing.root), first + len(images), len(listing.files))
     checksum = hashlib.sha256(repr((shape, chunk, done)).encode()).hexdigest()
-    write_json(store / "store.json", {"checksum": checksum, "shape": shape})
+    write_json(store / WHOLE, {"checksum": checksum, "shape": shape})
     (store / "progress.json").unlink()
 
 

@@ -75,65 +75,29 @@ def randaugment(image: Image, lottery: Random) -> Image:
 _GREY = (128, 128, 128)  # what comes in from outside of the image
 
 
-def _sign(lottery: Random) -> float:
-    return -1.0 if lottery.random() < 0.5 else 1.0
-
-
-def _affine(image: Image, matrix: tuple[float, ...]) -> Image:
-    kind = pillow()
-    return image.transform(
-        image.size, kind.Transform.AFFINE, matrix, kind.Resampling.BILINEAR, fillcolor=_GREY
-    )
-
-
-def _rotate(image: Image, strength: float, lottery: Random) -> Image:
-    angle = 30 * strength * _sign(lottery)
-    return image.rotate(angle, pillow().Resampling.BILINEAR, fillcolor=_GREY)
-
-
-def _shear_x(image: Image, strength: float, lottery: Random) -> Image:
-    return _affine(image, (1, 0.3 * strength * _sign(lottery), 0, 0, 1, 0))
-
-
-def _shear_y(image: Image, strength: float, lottery: Random) -> Image:
-    return _affine(image, (1, 0, 0, 0.3 * strength * _sign(lottery), 1, 0))
-
-
-def _translate_x(image: Image, strength: float, lottery: Random) -> Image:
-    return _affine(image, (1, 0, 0.45 * strength * _sign(lottery) * image.size[0], 0, 1, 0))
-
-
-def _translate_y(image: Image, strength: float, lottery: Random) -> Image:
-    return _affine(image, (1, 0, 0, 0, 1, 0.45 * strength * _sign(lottery) * image.size[1]))
-
-
-def _plain(name: str) -> Operation:
-    """An operation of ImageOps without a strength."""
+def _affine(entries: Callable[[float, Image], tuple[float, ...]]) -> Operation:
+    """A move of the pixels by the matrix that `entries(signed strength, image)` gives."""
 
     def apply(image: Image, strength: float, lottery: Random) -> Image:
-        from PIL import ImageOps
-
-        return getattr(ImageOps, name)(image)
+        kind = pillow()
+        matrix = entries(strength * _sign(lottery), image)
+        return image.transform(
+            image.size, kind.Transform.AFFINE, matrix, kind.Resampling.BILINEAR, fillcolor=_GREY
+        )
 
     return apply
 
 
-def _posterize(image: Image, strength: float, lottery: Random) -> Image:
-    from PIL import ImageOps
+def _image_ops(name: str, argument: Callable[[float], int] | None = None) -> Operation:
+    """An operation of ImageOps, with an argument that follows from the strength."""
 
-    return ImageOps.posterize(image, max(4 - int(4 * strength), 1))
+    def apply(image: Image, strength: float, lottery: Random) -> Image:
+        from PIL import ImageOps
 
+        arguments = () if argument is None else (argument(strength),)
+        return getattr(ImageOps, name)(image, *arguments)
 
-def _solarize(image: Image, strength: float, lottery: Random) -> Image:
-    from PIL import ImageOps
-
-    return ImageOps.solarize(image, 256 - int(256 * strength))
-
-
-def _solarize_add(image: Image, strength: float, lottery: Random) -> Image:
-    more = int(110 * strength)
-    table = [min(255, i + more) if i < 128 else i for i in range(256)]
-    return image.point(table * 3)
+    return apply
 
 
 def _enhance(name: str) -> Operation:
@@ -147,20 +111,35 @@ def _enhance(name: str) -> Operation:
     return apply
 
 
+def _rotate(image: Image, strength: float, lottery: Random) -> Image:
+    angle = 30 * strength * _sign(lottery)
+    return image.rotate(angle, pillow().Resampling.BILINEAR, fillcolor=_GREY)
+
+
+def _solarize_add(image: Image, strength: float, lottery: Random) -> Image:
+    more = int(110 * strength)
+    table = [min(255, i + more) if i < 128 else i for i in range(256)]
+    return image.point(table * 3)
+
+
+def _sign(lottery: Random) -> float:
+    return -1.0 if lottery.random() < 0.5 else 1.0
+
+
 _OPERATIONS: dict[str, Operation] = {
-    "autocontrast": _plain("autocontrast"),
-    "equalize": _plain("equalize"),
-    "invert": _plain("invert"),
+    "autocontrast": _image_ops("autocontrast"),
+    "equalize": _image_ops("equalize"),
+    "invert": _image_ops("invert"),
     "rotate": _rotate,
-    "posterize": _posterize,
-    "solarize": _solarize,
+    "posterize": _image_ops("posterize", lambda m: max(4 - int(4 * m), 1)),
+    "solarize": _image_ops("solarize", lambda m: 256 - int(256 * m)),
     "solarize_add": _solarize_add,
     "color": _enhance("Color"),
     "contrast": _enhance("Contrast"),
     "brightness": _enhance("Brightness"),
     "sharpness": _enhance("Sharpness"),
-    "shear_x": _shear_x,
-    "shear_y": _shear_y,
-    "translate_x": _translate_x,
-    "translate_y": _translate_y,
+    "shear_x": _affine(lambda m, _: (1, 0.3 * m, 0, 0, 1, 0)),
+    "shear_y": _affine(lambda m, _: (1, 0, 0, 0.3 * m, 1, 0)),
+    "translate_x": _affine(lambda m, image: (1, 0, 0.45 * m * image.size[0], 0, 1, 0)),
+    "translate_y": _affine(lambda m, image: (1, 0, 0, 0, 1, 0.45 * m * image.size[1])),
 }

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..series import Integers
+from ..series import Integers, check_labels
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -21,7 +21,7 @@ _SAMPLE = 10_000  # images that the statistics are taken from, at most
 class ImageSet:
     """One labelled collection. Case i is `images[rows[i]]`, so that a subset copies no pixels.
 
-    `checksum` names the content of `images` where hashing it anew would take long.
+    `checksum` names the content of `images` where hashing it again would take long.
     """
 
     name: str
@@ -46,11 +46,7 @@ class ImageSet:
                 f"{self.name} has {len(self.labels)} labels for {len(self.rows)} images; "
                 "expected one for each"
             )
-        if self.labels.min() < -1 or self.labels.max() >= len(self.classes):
-            raise ValueError(
-                f"{self.name} has labels from {self.labels.min()} to {self.labels.max()}; "
-                f"expected -1 (unknown) to {len(self.classes) - 1}"
-            )
+        check_labels(self.name, self.labels, self.classes, missing=True)
 
     def __len__(self) -> int:
         return len(self.labels)

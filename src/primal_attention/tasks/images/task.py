@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,7 +61,7 @@ class Digits(ImageTask):
         labels = digits.target[part].astype(np.int64)
         return ImageSet(f"digits {split}", images, labels, tuple("0123456789"))
 
-    def how_to_get(self, data_dir: Path | str | None) -> str:
+    def how_to_get(self, data_dir: Path | str | None, missing: Sequence[str]) -> str:
         return "it comes with scikit-learn; install 'primal-attention[train]'"
 
 
@@ -79,7 +79,7 @@ class Cifar10(ImageTask):
         images, labels = read_cifar10(place, split)
         return ImageSet(f"CIFAR-10 {split}", images, labels, CLASSES)
 
-    def how_to_get(self, data_dir: Path | str | None) -> str:
+    def how_to_get(self, data_dir: Path | str | None, missing: Sequence[str]) -> str:
         return HOW_TO_GET + name_the_folder(data_dir)
 
 
@@ -99,7 +99,7 @@ class Folder(ImageTask):
     def read(self, place: Path, split: str) -> ImageSet:
         return open_split(place.parent, split, self.store, name=self.name)
 
-    def how_to_get(self, data_dir: Path | str | None) -> str:
+    def how_to_get(self, data_dir: Path | str | None, missing: Sequence[str]) -> str:
         root = named_folder(data_dir)
         return (
             f"expected {root}/train/<class>/*.jpg and {root}/val/<class>/*.jpg (or .png)"

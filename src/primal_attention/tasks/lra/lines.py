@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from ..base import DataError
 
+Case = TypeVar("Case")
 _BLOCK = 2**20
 
 
@@ -41,6 +43,18 @@ class Lines:
                         "by a tab"
                     )
             yield from file
+
+    def parse(
+        self, lines: Sequence[bytes], first: int, read: Callable[[bytes], Case]
+    ) -> list[Case]:
+        """What `read` makes of lines, of which the first has the number of a case."""
+        cases = []
+        for number, line in enumerate(lines, first):
+            try:
+                cases.append(read(line))
+            except ValueError as error:
+                raise self.error(number, line, error) from None
+        return cases
 
     def error(self, case: int, line: bytes, problem: object) -> DataError:
         """What to raise about the line of a case, counted from 0."""

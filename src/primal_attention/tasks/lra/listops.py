@@ -47,14 +47,7 @@ def source(path: Path, split: str) -> Source:
     file = Lines(path, HEADER)
 
     def encode(lines: Sequence[bytes], first: int) -> Encoded:
-        cases, labels = [], []
-        for number, line in enumerate(lines, first):
-            try:
-                case, label = parse_line(line)
-            except ValueError as error:
-                raise file.error(number, line, error) from None
-            cases.append(case)
-            labels.append(label)
+        cases, labels = zip(*file.parse(lines, first, parse_line), strict=True)
         lengths = np.array([[len(case)] for case in cases], dtype=np.int64)
         return Encoded(np.concatenate(cases), lengths, np.array(labels, dtype=np.int64))
 

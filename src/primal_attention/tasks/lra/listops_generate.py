@@ -42,7 +42,7 @@ def generate(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Statistics:
-    """Write `basic_{train,val,test}.tsv`; a run that was interrupted goes on where it was.
+    """Write `basic_{train,val,test}.tsv`; an interrupted run resumes.
 
     Every label is evaluated a second time, from the text's tokens by a stack. `progress` gets the
     chunks that are done and their number. The statistics go to `statistics.json` as well.

@@ -57,7 +57,7 @@ def generate(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Statistics:
-    """Write pictures and metadata; a run that was interrupted goes on where it was.
+    """Write pictures and metadata; an interrupted run resumes.
 
     `folder` is that of the level, `.../pathfinder32/curv_contour_length_14`. `progress` gets the
     chunks that are done and their number. The statistics go to `statistics.json` as well.

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-
-class Column(NamedTuple):
-    """What the paper chose for one task and one model."""
-
-    rank: int  # s
-    eta: float
+from ..recipes import Column
 
 
 class Plan(NamedTuple):
@@ -64,18 +59,3 @@ def recipes(name: str) -> dict[str, dict[str, Any]]:
         "rank_multi": 10,
     }
     return {"default": paper | {"batching": "bucket"}, "paper": paper}
-
-
-def tuned(name: str, attention: tuple[str, ...]) -> dict[str, Any]:
-    """The paper's rank and eta for a task and a model, which is one attention name a layer."""
-    plan = PLANS[name]
-    if "primal" not in attention:
-        return {"eta": 0.0}
-    if all(layer == "primal" for layer in attention):
-        return plan.primalformer._asdict()
-    if attention[-1] == "primal" and attention.count("primal") == 1:
-        return plan.primal_trans._asdict()
-    raise ValueError(
-        f"the attentions are {', '.join(attention)}; expected for the recipe 'paper' all primal "
-        "(PrimalFormer), the last alone (Primal.+Trans.), or none"
-    )

@@ -35,15 +35,9 @@ def source(path: Path, split: str) -> Source:
     file = Lines(path)
 
     def encode(lines: Sequence[bytes], first: int) -> Encoded:
-        texts: list[bytes] = []
-        labels = []
-        for number, line in enumerate(lines, first):
-            try:
-                label, *pair = parse_line(line)
-            except ValueError as error:
-                raise file.error(number, line, error) from None
-            labels.append(label)
-            texts += pair
+        cases = file.parse(lines, first, parse_line)
+        labels = [label for label, _, _ in cases]
+        texts = [text for _, *pair in cases for text in pair]
         lengths = np.array([len(text) for text in texts], dtype=np.int64).reshape(-1, 2)
         return Encoded(byte_tokens(b"".join(texts)), lengths, np.array(labels, dtype=np.int64))
 

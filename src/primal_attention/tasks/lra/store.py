@@ -6,7 +6,7 @@
                      store.json  checksums; written last, so it says that the store is whole
 
 The key follows from the source: its files, their sizes and times. A build writes parts; one that
-was killed goes on with the first part that is missing.
+was killed resumes with the first part that is missing.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import numpy as np
 
 from ...runs.files import replacing, write_bytes, write_json
 from ..base import DataError
-from ..folders import CACHE, cache_folder
+from ..folders import cache_folder
 from ..series import Integers
-from ..stores import alone, tell
+from ..stores import WHOLE, building, damaged, tell
 from ..tokens import Tokens, TokenSet
 
 FORMAT = 1  # raise it when an encoding changes: old stores are then built again
@@ -47,8 +47,8 @@ class Source:
     """Where the cases of a split come from.
 
     `items` gives raw cases in an order that never changes, with `len` if they are easily counted;
-    `encode` turns some of them, the first
-    of which has the number that is given, into tokens. `files` decide whether a store is current.
+    `encode` turns some of them, the first of which has the number that is given, into tokens.
+    `files` decide whether a store is current.
     """
 
     name: str  # e.g. "lra/listops train"
@@ -69,41 +69,36 @@ class Source:
 def open_set(source: Source, classes: tuple[str, ...], vocabulary: int) -> TokenSet:
     """The set of a source, from its store; the first time the store is built."""
     folder = cache_folder() / source.name.replace(" ", "/") / source.key()
-    if not (folder / "store.json").is_file():
+    if not (folder / WHOLE).is_file():
         build(source, folder)
     tokens, lengths, labels = _read(folder)
     ends = np.cumsum(lengths.ravel(), dtype=np.int64)
     starts = (ends - lengths.ravel()).reshape(lengths.shape)
-    checksum = hashlib.sha256((folder / "store.json").read_bytes()).hexdigest()
+    checksum = hashlib.sha256((folder / WHOLE).read_bytes()).hexdigest()
     return TokenSet(source.name, tokens, starts, lengths, labels, classes, vocabulary, checksum)
 
 
 def build(source: Source, folder: Path, *, part: int = PART) -> None:
-    """Write the store of a source into a folder; who listens to stores is told."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(
-            f"the cache folder {folder} cannot be made ({error.strerror}); name another one in "
-            f"{CACHE}"
-        ) from error
-    tell(source.name, 0, None)  # there may be another process to wait for
-    with alone(folder):
-        if (folder / "store.json").is_file():  # the other one was faster
-            return
-        parts: list[Path] = []
-        cases = source.items()
-        total = len(cases) if isinstance(cases, Sized) else None
-        items = iter(cases)
-        while chosen := list(islice(items, part)):
-            path = folder / f"part-{part}-{len(parts):05d}.npz"
-            if not path.is_file():
-                _write_part(path, source.encode(chosen, len(parts) * part))
-            parts.append(path)
-            tell(source.name, (len(parts) - 1) * part + len(chosen), total)
-        if not parts:
-            raise DataError(f"{source.name} has no cases in {source.files[0]}; expected some")
-        _join(folder, parts)
+    """Write the store of a source into a folder; listeners are notified."""
+    with building(folder, source.name) as empty:
+        if empty:
+            _fill(source, folder, part)
+
+
+def _fill(source: Source, folder: Path, part: int) -> None:
+    parts: list[Path] = []
+    cases = source.items()
+    total = len(cases) if isinstance(cases, Sized) else None
+    items = iter(cases)
+    while chosen := list(islice(items, part)):
+        path = folder / f"part-{part}-{len(parts):05d}.npz"
+        if not path.is_file():
+            _write_part(path, source.encode(chosen, len(parts) * part))
+        parts.append(path)
+        tell(source.name, (len(parts) - 1) * part + len(chosen), total)
+    if not parts:
+        raise DataError(f"{source.name} has no cases in {source.files[0]}; expected some")
+    _join(folder, parts)
 
 
 def _write_part(path: Path, encoded: Encoded) -> None:
@@ -128,7 +123,7 @@ def _join(folder: Path, parts: Sequence[Path]) -> None:
             for path in parts:
                 file.write(_stored(path, name).data)
         sums[name] = _checksum(target)
-    write_json(folder / "store.json", sums)
+    write_json(folder / WHOLE, sums)
     for path in folder.glob("part-*.npz"):
         path.unlink()
 
@@ -141,7 +136,7 @@ def _stored(part: Path, name: str) -> np.ndarray[Any, Any]:
 def _read(folder: Path) -> tuple[Tokens, Integers, Integers]:
     """The arrays, tokens mapped; the checksums are compared, which also reads the file ahead."""
     try:
-        sums = json.loads((folder / "store.json").read_bytes())
+        sums = json.loads((folder / WHOLE).read_bytes())
         wrong = [n for n in _ARRAYS if _checksum(folder / f"{n}.npy") != sums[n]]
         if not wrong:
             load = np.lib.format.open_memmap
@@ -150,7 +145,7 @@ def _read(folder: Path) -> tuple[Tokens, Integers, Integers]:
         reason = f"the checksum of {wrong[0]}.npy is another one"
     except (OSError, ValueError, KeyError) as error:
         reason = str(error)
-    raise DataError(f"the token store {folder} is damaged ({reason}); remove it to build it again")
+    raise damaged(folder, reason)
 
 
 def _checksum(path: Path) -> str:

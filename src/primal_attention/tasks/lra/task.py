@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 from ..examples import Settings
 from ..folders import data_folder
 from ..placed import PlacedTask, name_the_folder, named_folder
+from ..recipes import tuned
 from ..tokens import PairData, TokenData, TokenSet
-from .recipes import PLANS, Plan, tuned
+from .recipes import PLANS, Plan
 from .store import Source, open_set
 
 _ROOTS = ("lra", "lra_release", "lra_release/lra_release", ".")  # as the benchmark is unpacked
@@ -49,11 +50,7 @@ class ArenaTask(PlacedTask[TokenSet]):
     @property
     def plan(self) -> Plan:
         """Batch, steps and warm-up of the paper."""
-        return PLANS[self._short]
-
-    @property
-    def _short(self) -> str:
-        return self.name.removeprefix("lra/")
+        return PLANS[self.name.removeprefix("lra/")]
 
     def places(self, data_dir: Path | str | None) -> dict[str, Path]:
         folder = data_folder(data_dir)
@@ -66,7 +63,7 @@ class ArenaTask(PlacedTask[TokenSet]):
         """From its token store, which the first time is built."""
         return open_set(self.source(place, split), self.classes, self.vocabulary)
 
-    def how_to_get(self, data_dir: Path | str | None) -> str:
+    def how_to_get(self, data_dir: Path | str | None, missing: Sequence[str]) -> str:
         return self.hint.format(folder=named_folder(data_dir)) + name_the_folder(data_dir)
 
     def reader(self, train: TokenSet, settings: Settings) -> ArenaReader:
@@ -85,4 +82,5 @@ class ArenaTask(PlacedTask[TokenSet]):
 
     def recipe(self, name: str, attention: tuple[str, ...]) -> dict[str, Any]:
         fields = super().recipe(name, attention)
-        return fields | tuned(self._short, attention) if name == "paper" else fields
+        own = self.plan.primalformer, self.plan.primal_trans
+        return fields | tuned(*own, attention) if name == "paper" else fields

@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...names import unknown
 from ..base import DataError
-from ..folders import ENVIRONMENT, data_folder
+from ..folders import data_folder
+from ..placed import name_the_folder, named_folder
 from ..series import Floats, SeriesSet
-from .ts import read_ts
 
 SPLITS = ("train", "test")
 EMBEDDED = ("BasicMotions", "JapaneseVowels")
@@ -76,31 +75,8 @@ ARCHIVE: Mapping[str, Facts] = {
 # fmt: on
 
 
-def load_set(
-    name: str, data_dir: Path | str | None = None, *, splits: Sequence[str] = SPLITS
-) -> dict[str, SeriesSet]:
-    """The splits of a set that are asked for, verified; no other file is opened."""
-    facts = _known(name)
-    for split in splits:
-        if split not in SPLITS:
-            raise ValueError(unknown("split", split, SPLITS))
-    places = find_splits(name, data_dir)
-    missing = [split for split in splits if split not in places]
-    if missing:
-        raise DataError(
-            f"the {missing[0]} split of {name} is not here; {how_to_get(name, data_dir, missing)}"
-        )
-    sets = {s: read_ts(places[s], name=f"{name} {s.upper()}") for s in splits}
-    for split, s in sets.items():
-        check_facts(s, facts, split)
-    if len(sets) == len(SPLITS):
-        refuse_same_cases(sets["train"], sets["test"])
-    return sets
-
-
 def find_splits(name: str, data_dir: Path | str | None = None) -> dict[str, Path | Traversable]:
     """Where the splits of a set lie: in the data folder, or else in the package."""
-    _known(name)
     folder = data_folder(data_dir)
     roots: list[Path | Traversable] = [] if folder is None else [folder / "uea", folder]
     if name in EMBEDDED:
@@ -113,17 +89,13 @@ def find_splits(name: str, data_dir: Path | str | None = None) -> dict[str, Path
     return {}
 
 
-def how_to_get(
-    name: str, data_dir: Path | str | None = None, splits: Sequence[str] = SPLITS
-) -> str:
+def how_to_get(name: str, data_dir: Path | str | None, splits: Sequence[str]) -> str:
     """One sentence: from where to get a set, and where to put it."""
-    folder = data_folder(data_dir)
-    root = "<data folder>" if folder is None else str(folder)
+    root = named_folder(data_dir)
     paths = " and ".join(f"{root}/uea/{name}/{_file(name, s)}" for s in splits)
-    tell = f" and give the folder with --data-dir or {ENVIRONMENT}" if folder is None else ""
     return (
         f"expected {paths} (or .ts.gz): get {name}.zip from timeseriesclassification.com, "
-        f"unzip it there{tell}"
+        f"unzip it there{name_the_folder(data_dir)}"
     )
 
 
@@ -170,12 +142,6 @@ def _refuse_common(s: SeriesSet, other: SeriesSet) -> None:
 
 def _fingerprint(x: Floats) -> int:
     return hash((x.shape, (x + 0.0).tobytes()))  # + 0.0 makes -0.0 the same as 0.0
-
-
-def _known(name: str) -> Facts:
-    if name not in ARCHIVE:
-        raise ValueError(unknown("set", name, ARCHIVE))
-    return ARCHIVE[name]
 
 
 def _file(name: str, split: str) -> str:

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-
-class Column(NamedTuple):
-    """What the paper chose for one set and one model."""
-
-    rank: int  # s
-    eta: float
+from ..recipes import Column
 
 
 class Tuned(NamedTuple):
@@ -64,17 +59,3 @@ def recipes(name: str) -> dict[str, dict[str, Any]]:
             "rank_multi": 5 if name in _FEW_ANCHORS else 10,
         }
     return found
-
-
-def tuned(name: str, attention: tuple[str, ...]) -> dict[str, Any]:
-    """The paper's rank and eta for a set and a model, which is one attention name a layer."""
-    if "primal" not in attention:
-        return {"eta": 0.0}
-    if all(layer == "primal" for layer in attention):
-        return TUNED[name].primalformer._asdict()
-    if attention[-1] == "primal" and attention.count("primal") == 1:
-        return TUNED[name].primal_trans._asdict()
-    raise ValueError(
-        f"the attentions are {', '.join(attention)}; expected for the recipe 'paper' all primal "
-        "(PrimalFormer), the last alone (Primal.+Trans.), or none"
-    )

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...runs.errors import RunError
-from ...runs.files import read_json
-from ...runs.metrics import read_metrics
-from ...train.config import RunConfig
-from ..history import read_run
+from ..runs.errors import RunError
+from ..runs.files import read_json
+from ..runs.metrics import read_metrics
+from ..train.config import RunConfig
 
 Curve = dict[int, float]  # by epoch or step, where it is known
 
@@ -71,62 +70,64 @@ class Trained:
     def seed(self) -> int:
         return self.config.seed
 
+    @property
+    def title(self) -> str:
+        return f"{self.config.task}, {' + '.join(self.config.attention)}"
 
-def read_trained(path: Path) -> Trained:
+
+def read_run(path: Path | str) -> Trained:
     """Read a run folder; a RunError says in one sentence what is wrong with it."""
+    path = Path(path)
     try:
-        settings = read_json(path / "config.json") if (path / "config.json").exists() else {}
+        if not (path / "result.json").exists():
+            raise RunError(f"{path} has no result.json; expected the folder of a finished run")
+        settings = read_json(path / "config.json")
         acts = str(settings.get("task", "")).startswith("rl/")
         return _agent(path, settings) if acts else _classifier(path, settings)
     except RunError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        # files that somebody changed, or of another version
+        # files that were changed, or of another version
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise RunError(f"{path} cannot be read as a finished run: {reason}") from error
 
 
 def _classifier(path: Path, settings: dict[str, Any]) -> Trained:
-    history = read_run(path)
-    if not history.classes or history.confusion.shape != (len(history.classes),) * 2:
+    lines, result = read_metrics(path), read_json(path / "result.json")
+    epochs = [line for line in lines if line["kind"] == "epoch"]
+    if not epochs:
+        raise RunError(f"{path / 'metrics.jsonl'} has no epoch; expected one line for each")
+    classes = tuple(str(name) for name in result["classes"])
+    confusion = np.array(result["confusion"], dtype=np.int64)
+    if not classes or confusion.shape != (len(classes),) * 2:
         raise RunError(
-            f"{path / 'result.json'} has {len(history.classes)} classes and a confusion matrix of "
-            f"shape {history.confusion.shape}; expected one row and column a class"
+            f"{path / 'result.json'} has {len(classes)} classes and a confusion matrix of "
+            f"shape {confusion.shape}; expected one row and column a class"
         )
-    lines = read_metrics(path)
+    config = RunConfig.from_dict(settings)
     return Trained(
-        path=path,
-        config=history.config,
+        config=config,
         measure=ACCURACY,
-        value=100 * float(history.accuracy),
-        label=str(history.label),
-        protocol=history.config.protocol,
-        judged=history.split,
-        chosen=int(history.epoch),
-        task_loss=_curve(lines, "epoch", "task_loss"),
-        ksvd_loss=_curve(lines, "epoch", "ksvd_loss"),
+        value=100 * float(result["accuracy"]),
+        label=str(result["label"]),
+        protocol=config.protocol,
+        judged=epochs[-1]["split"],
+        chosen=int(result["epoch"]),
         values=_curve(lines, "epoch", "accuracy", 100.0),
-        ksvd_by_step=_curve(lines, "step", "ksvd_loss"),
-        settings=settings,
-        result=read_json(path / "result.json"),
-        environment=_environment(path),
-        classes=tuple(str(name) for name in history.classes),
-        confusion=history.confusion,
-        primal_layers=_layers(lines),
+        classes=classes,
+        confusion=confusion,
+        **_common(path, lines, result, settings),
     )
 
 
 def _agent(path: Path, settings: dict[str, Any]) -> Trained:
     """A run that learned to act: its score is that of the last epoch."""
-    from ...train.decision.config import DecisionConfig
+    from ..train.decision.config import DecisionConfig
 
-    if not (path / "result.json").exists():
-        raise RunError(f"{path} has no result.json; expected the folder of a finished run")
     result, lines = read_json(path / "result.json"), read_metrics(path)
     config = DecisionConfig.from_dict(settings).engine()
     scores = _curve(lines, "epoch", "score")
     return Trained(
-        path=path,
         config=config,
         measure=SCORE,
         value=float(result["score"]),
@@ -134,20 +135,26 @@ def _agent(path: Path, settings: dict[str, Any]) -> Trained:
         protocol=None,
         judged="episodes after each epoch",
         chosen=max(scores, default=config.epochs),
-        task_loss=_curve(lines, "epoch", "task_loss"),
-        ksvd_loss=_curve(lines, "epoch", "ksvd_loss"),
         values=scores,
-        ksvd_by_step=_curve(lines, "step", "ksvd_loss"),
-        settings=settings,
-        result=result,
-        environment=_environment(path),
-        primal_layers=_layers(lines),
+        **_common(path, lines, result, settings),
     )
 
 
-def _environment(path: Path) -> dict[str, Any]:
+def _common(
+    path: Path, lines: list[dict[str, Any]], result: dict[str, Any], settings: dict[str, Any]
+) -> dict[str, Any]:
+    """What runs of all kinds have, as fields of `Trained`."""
     place = path / "environment.json"
-    return dict(read_json(place)) if place.exists() else {}
+    return {
+        "path": path,
+        "task_loss": _curve(lines, "epoch", "task_loss"),
+        "ksvd_loss": _curve(lines, "epoch", "ksvd_loss"),
+        "ksvd_by_step": _curve(lines, "step", "ksvd_loss"),
+        "settings": settings,
+        "result": result,
+        "environment": dict(read_json(place)) if place.exists() else {},
+        "primal_layers": _layers(lines),
+    }
 
 
 def _layers(lines: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:

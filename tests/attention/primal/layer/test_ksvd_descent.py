@@ -18,7 +18,7 @@ from primal_attention import PrimalAttention, ksvd_loss, ksvd_residuals
 def vowels():
     """Japanese Vowels (UEA archive): 12 cepstral coefficients of 16 utterances, padded."""
     folder = os.environ.get("PRIMAL_ATTENTION_DATA")
-    root = Path(folder) if folder else Path(__file__).parents[4] / "shared" / "data"
+    root = Path(folder) if folder else Path(__file__).parents[5] / "shared" / "data"
     path = root / "uea" / "JapaneseVowels" / "JapaneseVowels_TRAIN.ts.gz"
     if not path.exists():
         pytest.skip("Japanese Vowels is not here; PRIMAL_ATTENTION_DATA names the data folder")

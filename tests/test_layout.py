@@ -1,0 +1,60 @@
+"""Tests mirror the package: where a module is tested follows from where it lies.
+
+`src/primal_attention/theory/factors.py` is tested in `tests/theory/test_factors.py`; where one file
+would be long, in the folder `tests/theory/factors/`, a file for each aspect. A room as a whole,
+`tasks`, is tested in `tests/tasks/test_tasks.py`.
+"""
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent / "src" / "primal_attention"
+FOLDERS = ("benchmarks", "deployment", "docs", "examples")  # beside the package, or all of it
+WHOLE = {
+    "test_contributing.py",
+    "test_layout.py",
+    "test_readme.py",
+    "test_rooms.py",
+    "attention/test_sweep.py",  # what all attentions promise
+    "cli/test_errors.py",  # of all commands
+    "cli/test_help.py",
+    "cli/test_tables.py",
+    "cli/test_train.py",  # the command that most others stand on
+    "train/test_building.py",  # a run while stores are built
+    "train/test_kill.py",  # a run that is killed
+    "train/estimator/test_checks.py",  # the official checks of all estimators
+}
+FILES = sorted(str(path.relative_to(TESTS)) for path in TESTS.rglob("test_*.py"))
+ROOMS = sorted(str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("*/__init__.py"))
+
+
+def is_part(path: Path) -> bool:
+    """Whether a module or a room of the package is called so."""
+    return path.with_name(f"{path.name}.py").is_file() or (path / "__init__.py").is_file()
+
+
+def subject(file: str) -> bool:
+    """Whether the package has what a test is named after."""
+    path = PACKAGE / file.replace("test_", "").removesuffix(".py")
+    aspect = path.parent.with_name(f"{path.parent.name}.py").is_file()
+    return is_part(path) or aspect or path.name == path.parent.name
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_test_is_named_after_what_it_tests(file):
+    assert file.startswith(FOLDERS) or file in WHOLE or subject(file), (
+        f"tests/{file} has no module or room of its name; move it, or say in WHOLE what it is about"
+    )
+
+
+def test_the_exceptions_exist():
+    assert set(FILES) >= WHOLE
+    assert not [file for file in WHOLE if subject(file)], "not an exception any more"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_is_tested(room):
+    place = TESTS / room
+    assert any(place.rglob("test_*.py")) or place.with_name(f"test_{place.name}.py").exists()
