@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "primal_attention"
 ORDER = (
     "__main__", "__init__", "cli", "serve", "report", "reproduce", "bench", "train", "tasks",
     "models", "convert", "analysis", "adapters", "attention", "kernels", "theory", "runs",
-    "distributed", "plugins", "names", "version",
+    "distributed", "plugins", "grammar", "names", "version",
 )  # fmt: skip
 NAMES = frozenset(path.stem for path in PACKAGE.iterdir() if not path.name.startswith("__py"))
 
