@@ -63,18 +63,16 @@ class PlainLines(Watch):
         pace = (now - self._began) / max(event.step - self._before, 1)
         left = _minutes(pace * (self._steps - event.step))
         count = f"{event.epoch:>{len(str(event.epochs))}}/{event.epochs}"
-        self._line(
-            f"epoch {count}  {_losses(event)}  {event.split} {100 * event.accuracy:.1f} % "
-            f"(best {100 * event.best_accuracy:.1f} %)  left {left}"
-        )
+        best = "" if event.best_share is None else f" (best {100 * event.best_share:.1f} %)"
+        self._line(f"epoch {count}  {_losses(event)}  {event.found.text}{best}  left {left}")
 
     def _line(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 class LiveLine(Watch):
-    """One line: epoch, step, losses, accuracy and the time left. It is drawn from the events alone,
-    so that no thread takes time from the training, and it is gone at the end."""
+    """One line: epoch, step, losses, the last evaluation and the time left. It is drawn from the
+    events alone, so that no thread takes time from the training, and it is gone at the end."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -82,14 +80,14 @@ class LiveLine(Watch):
         self._progress: Progress | None = None
         self._line = TaskID(0)
         self._drawn = 0.0
-        self._accuracy = ""
+        self._found = ""
         self._store = ""  # the one that is being built
 
     def run_started(self, start: RunStart) -> None:
         super().run_started(start)
         self.close()
         self._console.print(_opening(start), highlight=False, markup=False)
-        self._accuracy = ""
+        self._found = ""
         # rich measures the pace from the steps done in this process: those before do not count
         self._open(start.step, start.steps)
         self._epochs = start.config.epochs
@@ -102,10 +100,10 @@ class LiveLine(Watch):
 
     def step(self, event: StepEvent) -> None:
         epoch = f"epoch {event.epoch}/{self._epochs} step {event.batch}/{event.batches}"
-        self._draw(event.step, event.steps, epoch, f"{_losses(event)}{self._accuracy}")
+        self._draw(event.step, event.steps, epoch, f"{_losses(event)}{self._found}")
 
     def epoch(self, event: EpochEvent) -> None:
-        self._accuracy = f" {event.split} {100 * event.accuracy:.1f} %"
+        self._found = f" {event.found.text}"
 
     def _open(self, done: int, total: int | None) -> None:
         """A new line, in the place of one that was."""
@@ -150,13 +148,8 @@ def watch(console: Console, *, quiet: bool) -> Watch:
 
 
 def _opening(start: RunStart) -> str:
-    config = start.config
     done = f", from step {start.step}" if start.step else ""
-    return (
-        f"{config.task}, {' + '.join(config.attention)}, seed {config.seed}, {config.protocol} "
-        f"protocol: {start.parameters:,} parameters, {start.train_cases} series, "
-        f"{start.steps} steps{done}\n{start.run}"
-    )
+    return f"{start.opening}{done}\n{start.run}"
 
 
 def _count(event: Building) -> str:

@@ -24,8 +24,8 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    from ..train.config import EngineConfig
     from ..train.sweep import Outcome, Point, Store, Terms
-    from ..train.sweep.configs import Config
     from ..train.sweep.runner import Found, More
     from ..train.sweep.space import Space
 
@@ -68,8 +68,8 @@ def sweep(
         ),
     ] = None,
     layers: Layers = None,
-    recipe: Recipe = "default",
-    protocol: Protocol = "holdout",
+    recipe: Recipe = None,
+    protocol: Protocol = None,
     seeds: Annotated[str, typer.Option(help="Seeds of every point, 0-4 or 0,3,7.")] = "0",
     search: Annotated[
         int | None,
@@ -98,22 +98,22 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """Train over a grid of settings, or search in it: one store, resumable, a map as in Table 6."""
+    from ..tasks import get_task
     from ..train.sweep import MedianRule, Store, Terms, grid, parse_space, reopen, trials
     from .settings import UsageError
 
     base = _base(task, attention, layers, recipe, protocol, data_dir)
-    acts = task.startswith("rl/")
+    objective = get_task(task).objective
     try:
         space, chosen = parse_space(settings, type(base)), parse_seeds(seeds)
-        configs: list[Config] = [] if search else trials(base, grid(space), chosen)
+        configs: list[EngineConfig] = [] if search else trials(base, grid(space), chosen)
     except ValueError as error:
         raise UsageError(str(error)) from error
     store = Store(out or Path("sweeps") / re.sub(r"[^\w.+-]+", "-", task))
-    # the returns of a few episodes are too uncertain to stop a run for them
-    terms = Terms(rule=MedianRule() if early_stop and not acts else None)
+    terms = Terms(rule=MedianRule() if early_stop and objective.stops_early else None)
     place = Place(workers, cluster, cpus, gpus, quiet=quiet)
 
-    def run(configs: Sequence[Config], more: More | None = None) -> None:
+    def run(configs: Sequence[EngineConfig], more: More | None = None) -> None:
         if retry:
             reopen(configs, store)
         place(configs, store, terms, more)
@@ -131,26 +131,21 @@ def _base(
     task: str,
     attention: str | None,
     layers: int | None,
-    recipe: str,
-    protocol: str,
+    recipe: str | None,
+    protocol: str | None,
     data_dir: Path | None,
-) -> Config:
+) -> EngineConfig:
     """The settings that all runs share."""
     from .settings import UsageError, resolve
 
-    place: dict[str, Any] = {} if data_dir is None else {"data_dir": str(data_dir.absolute())}
+    given: dict[str, Any] = {} if data_dir is None else {"data_dir": str(data_dir.absolute())}
+    if protocol is not None:
+        given["protocol"] = protocol
     try:
-        chosen_attention = usual_attention(task) if attention is None else attention
-        names = parse_attention(chosen_attention, layers)
+        names = parse_attention(usual_attention(task) if attention is None else attention, layers)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    if not task.startswith("rl/"):
-        return resolve(task, names, recipe, protocol=protocol, **place)
-    from .rl import resolve_rl
-
-    if (recipe, protocol) != ("default", "holdout"):
-        raise UsageError(f"--recipe and --protocol are not for {task}; expected neither")
-    return resolve_rl(task, names, **place).resolved()
+    return resolve(task, names, recipe, **given)
 
 
 class Place:
@@ -163,7 +158,7 @@ class Place:
         self.quiet = quiet
 
     def __call__(
-        self, configs: Sequence[Config], store: Store, terms: Terms, more: More | None = None
+        self, configs: Sequence[EngineConfig], store: Store, terms: Terms, more: More | None = None
     ) -> None:
         """Do what is open, and then what `more` gives, with a line on stderr for every run that
         ends."""
@@ -182,7 +177,7 @@ class Place:
                 text = f"{describe(outcome)} ({ended} ended, {len(names)} {known})"
                 stderr.print(text, highlight=False, markup=False, soft_wrap=True)
 
-        def asked(places: int) -> Sequence[Config]:
+        def asked(places: int) -> Sequence[EngineConfig]:
             new = [] if more is None else more(places)
             names.update(key_of(config) for config in new)
             return new
@@ -196,7 +191,7 @@ class Place:
 
     def _work(
         self,
-        configs: Sequence[Config],
+        configs: Sequence[EngineConfig],
         store: Store,
         terms: Terms,
         found: Found,
@@ -215,7 +210,7 @@ class Place:
             self._work_here(new, store, terms, found)
 
     def _work_here(
-        self, configs: Sequence[Config], store: Store, terms: Terms, found: Found
+        self, configs: Sequence[EngineConfig], store: Store, terms: Terms, found: Found
     ) -> None:
         from ..train.sweep import work, work_in_processes
         from .progress import watch
@@ -253,7 +248,7 @@ def describe(outcome: Outcome) -> str:
 # -- output --------------------------------------------------------------------------------------
 
 
-def _finish(configs: Sequence[Config], space: Space, store: Store, as_json: bool) -> None:
+def _finish(configs: Sequence[EngineConfig], space: Space, store: Store, as_json: bool) -> None:
     """Write results.csv and the map, and print them."""
     from ..runs.files import explained, write_bytes
     from ..train.sweep import best, make_map, points_csv, summarise, varied

@@ -53,9 +53,9 @@ def load_run(run: Path, inputs: int) -> tuple[nn.Module, list[tuple[Tensor, Tens
     """The best weights of a run, and calls with the first `inputs` cases of the set that chose its
     epoch, one each. A RunError says what the run lacks."""
     from ..tasks import get_task
+    from ..tasks.classification.data import load_data
     from ..train.checkpoint import tensors_from_bytes
     from ..train.config import RunConfig
-    from ..train.data import load_data
 
     if not (run / WEIGHTS).exists():
         raise RunError(f"{run} has no {WEIGHTS}; expected a run that ended an epoch")

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..runs.files import read_json
 from ..runs.statistics import mean_interval
 from ..tasks import get_task
-from ..train.sweep.configs import Config, key_of
+from ..train.config import EngineConfig, RunConfig
+from ..train.sweep.configs import key_of
 from ..train.sweep.store import Outcome
 from .cells import MODELS, Cell, cells_of
 from .lines import QUICK_REASON, Line, state
@@ -91,7 +93,7 @@ def _missing(cells: Sequence[Cell], seeds: Sequence[int], outcomes: Mapping[str,
     return "the runs of Table 1 have no weights"
 
 
-def _finished(config: Config, seed: int, outcomes: Mapping[str, Outcome]) -> Path | None:
+def _finished(config: EngineConfig, seed: int, outcomes: Mapping[str, Outcome]) -> Path | None:
     found = outcomes.get(key_of(dataclasses.replace(config, seed=seed)))
     if found is None or found.status != "finished":
         return None
@@ -103,11 +105,10 @@ def ranks_of(run: Path) -> list[float]:
     """By layer, the mean number of singular values that explain 90 % of the variance, over heads
     and the first inputs of the set that chose the epoch."""
     from ..analysis import spectrum
+    from ..tasks.classification.data import load_data
     from ..train.checkpoint import tensors_from_bytes
-    from ..train.data import load_data
-    from ..train.run import read_config
 
-    config = read_config(run)
+    config = RunConfig.from_dict(read_json(run / "config.json"))
     data = load_data(config)
     model = get_task(config.task).model(config, data.reader.shape)
     model.load_state_dict(tensors_from_bytes((run / "best.safetensors").read_bytes()))

@@ -1,17 +1,23 @@
-"""Benchmarks by name: their data, what is known about it, and how to train on it."""
+"""Benchmarks by name: their data, what is known about it, what is learned, and how to train on it.
+
+Names are imported when they are first used, so that settings can be read without torch.
+"""
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ..lazily import lazily
 from ..names import unknown
 from ..plugins import load_plugins
 from .base import DataError, DataStatus, Task
-from .examples import Batch
-from .images import image_tasks
-from .lra import arena_tasks
-from .series import Normaliser, SeriesData, SeriesSet, stratified_split
-from .uea import archive_tasks
+
+if TYPE_CHECKING:
+    from .examples import Batch
+    from .series import Normaliser, SeriesData, SeriesSet, stratified_split
 
 __all__ = [
     "Batch",
@@ -28,14 +34,29 @@ __all__ = [
     "stratified_split",
 ]
 
-_tasks: dict[str, Task] = {
-    task.name: task for task in (*archive_tasks(), *arena_tasks(), *image_tasks())
+_tasks: dict[str, Task] = {}  # of others, and what stands in for our own
+_FAMILIES = {
+    ".uea": "archive_tasks",
+    ".lra": "arena_tasks",
+    ".images": "image_tasks",
+    ".rl.sets": "rl_tasks",
 }
+__getattr__ = lazily(
+    __name__,
+    {".examples": "Batch", ".series": "Normaliser SeriesData SeriesSet stratified_split"},
+)
+
+
+@cache
+def _own_tasks() -> dict[str, Task]:
+    """The tasks of the package."""
+    families = (getattr(import_module(home, __name__), name) for home, name in _FAMILIES.items())
+    return {task.name: task for family in families for task in family()}
 
 
 def register_task(task: Task) -> None:
     """Make a task available under its name."""
-    if task.name in _tasks:
+    if task.name in _own_tasks() or task.name in _tasks:
         raise ValueError(f"task {task.name!r} is registered twice")
     _tasks[task.name] = task
 
@@ -43,13 +64,16 @@ def register_task(task: Task) -> None:
 def available_tasks() -> tuple[str, ...]:
     """The names that `get_task` knows."""
     load_plugins()
-    return tuple(sorted(_tasks))
+    return tuple(sorted({*_own_tasks(), *_tasks}))
 
 
 def get_task(name: str) -> Task:
     """A task by name, e.g. `get_task("uea/JapaneseVowels")`."""
-    if name not in _tasks and name not in (known := available_tasks()):
-        raise ValueError(unknown("task", name, known))
+    for known in (_tasks, _own_tasks()):
+        if name in known:
+            return known[name]
+    if name not in (names := available_tasks()):
+        raise ValueError(unknown("task", name, names))
     return _tasks[name]
 
 

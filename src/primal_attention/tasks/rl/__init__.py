@@ -2,23 +2,31 @@
 
 from primal_attention.tasks.rl import evaluate, get_rl_task, make_agent
 
-data = get_rl_task("rl/hopper-medium").load(folder)
+task = get_rl_task("rl/hopper-medium")
+data = task.episodes(folder)
 print(evaluate(make_agent(model, stream=True), task.environment).score)
 """
 
 from __future__ import annotations
 
-from .agents import StreamAgent, WindowAgent, make_agent
-from .environments import ENVIRONMENTS, Environment, get_environment
-from .evaluate import Evaluation, evaluate
-from .files import read_d4rl, read_minari, write_d4rl
-from .sets import RLTask, get_rl_task, rl_tasks
-from .trajectories import ContextBatch, Contexts, Trajectories
+from typing import TYPE_CHECKING
+
+from ...lazily import lazily
+
+if TYPE_CHECKING:
+    from .agents import StreamAgent, WindowAgent, make_agent
+    from .environments import ENVIRONMENTS, Environment, get_environment
+    from .files import read_d4rl, read_minari, write_d4rl
+    from .judge import Evaluation, evaluate
+    from .sets import RLTask, get_rl_task, rl_tasks
+    from .settings import DecisionConfig
+    from .trajectories import ContextBatch, Contexts, Trajectories
 
 __all__ = [
     "ENVIRONMENTS",
     "ContextBatch",
     "Contexts",
+    "DecisionConfig",
     "Environment",
     "Evaluation",
     "RLTask",
@@ -34,3 +42,16 @@ __all__ = [
     "rl_tasks",
     "write_d4rl",
 ]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        ".agents": "StreamAgent WindowAgent make_agent",
+        ".environments": "ENVIRONMENTS Environment get_environment",
+        ".judge": "Evaluation evaluate",
+        ".files": "read_d4rl read_minari write_d4rl",
+        ".sets": "RLTask get_rl_task rl_tasks",
+        ".settings": "DecisionConfig",
+        ".trajectories": "ContextBatch Contexts Trajectories",
+    },
+)

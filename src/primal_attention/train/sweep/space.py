@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...names import unknown
-from ..config import RunConfig
-from ..decision import DecisionConfig
-from .configs import Config
+from ..config import EngineConfig, RunConfig
 
 # what the sweep itself decides, or what does not change a result
 NOT_SWEPT = {
@@ -35,12 +33,12 @@ class Range:
     log: bool = False
 
 
-C = TypeVar("C", bound=Config)
+C = TypeVar("C", bound=EngineConfig)
 Space = Mapping[str, tuple[Any, ...] | Range]
 
 
 def parse_space(
-    words: Sequence[str], kind_of_run: type[RunConfig] | type[DecisionConfig] = RunConfig
+    words: Sequence[str], kind_of_run: type[EngineConfig] = RunConfig
 ) -> dict[str, tuple[Any, ...] | Range]:
     """Settings as on the command line, each `name=value,value,...` or `name=low:high[:log]`."""
     space: dict[str, tuple[Any, ...] | Range] = {}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..runs.errors import RunError
-from ..tasks import get_task, stratified_split
-from ..tasks.base import Task
-from ..tasks.examples import Examples, Part, Reader
-from .config import RunConfig
+from ...runs.errors import RunError
+from .. import get_task
+from ..base import Task
+from ..examples import Examples, Part, Reader
+from ..series import stratified_split
+from .settings import RunConfig
 
 
 @dataclass

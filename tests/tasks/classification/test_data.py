@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from primal_attention.tasks import SeriesSet
+from primal_attention.tasks.classification.data import load_data
 from primal_attention.train import RunError
-from primal_attention.train.data import load_data
 
 
 def test_holdout_is_a_split_of_the_training_set(config, task):

@@ -73,10 +73,10 @@ def evaluate(
         rewards, decisions, seconds = None, 0, 0.0
         while playing.any():
             began = time.perf_counter()
-            actions = agent.act(torch.from_numpy(states), rewards).cpu().numpy()
+            actions = agent.act(torch.from_numpy(states), rewards).float().cpu().numpy()
             seconds += time.perf_counter() - began
             decisions += episodes
-            states, gained, ended, cut, _ = envs.step(actions.astype(np.float32))
+            states, gained, ended, cut, _ = envs.step(actions)
             totals += np.where(playing, gained, 0.0)
             lengths += playing
             # an environment that has ended begins anew and plays on until all have; nobody counts

@@ -9,8 +9,8 @@ from lightning_fabric import Fabric
 from torch.nn import functional as F
 
 from primal_attention.models.build import build_model
-from primal_attention.train.data import load_data
-from primal_attention.train.evaluate import evaluate, similar_lengths
+from primal_attention.tasks.classification.data import load_data
+from primal_attention.tasks.classification.evaluate import evaluate, similar_lengths
 
 
 def test_batches_of_similar_length():
