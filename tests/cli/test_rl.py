@@ -14,8 +14,9 @@ pytest.importorskip("minari")
 from primal_attention.cli import runs
 from primal_attention.cli.rl import collect
 from primal_attention.report import pictures as drawn
-from primal_attention.tasks.rl import get_rl_task, sac
+from primal_attention.tasks.rl import sac
 from primal_attention.tasks.rl.result import DecisionResult
+from primal_attention.tasks.rl.sets import get_rl_task
 from primal_attention.train import DecisionConfig, SeedsResult
 
 SMALL = (

@@ -23,9 +23,12 @@ pytest.importorskip("mujoco")
 pytest.importorskip("h5py")
 
 from primal_attention.tasks import DataError
-from primal_attention.tasks.rl import RLTask, environments, evaluate, get_rl_task, make_agent
+from primal_attention.tasks.rl import environments
+from primal_attention.tasks.rl.agents import make_agent
 from primal_attention.tasks.rl.collect import collect
+from primal_attention.tasks.rl.judge import evaluate
 from primal_attention.tasks.rl.objective import trained_model
+from primal_attention.tasks.rl.sets import RLTask, get_rl_task
 
 TASK = get_rl_task("rl/invertedpendulum-medium-replay")
 SMALL = {

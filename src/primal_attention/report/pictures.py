@@ -35,9 +35,10 @@ def _episode(run: Path) -> None:
     """An episode of the agent: a film, or a plot where there is no renderer."""
     if any((run / name).exists() for name in ("episode.gif", "episode.png")):
         return
-    from ..tasks.rl import get_rl_task, make_agent
+    from ..tasks.rl.agents import make_agent
     from ..tasks.rl.film import film, play
     from ..tasks.rl.objective import trained_model
+    from ..tasks.rl.sets import get_rl_task
     from ..train.checkpoint import tensors_from_bytes
     from .episode_figure import episode
 

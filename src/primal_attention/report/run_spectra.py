@@ -53,15 +53,15 @@ def load_run(run: Path, inputs: int) -> tuple[nn.Module, list[tuple[Tensor, Tens
     """The best weights of a run, and calls with the first `inputs` cases of the set that chose its
     epoch, one each. A RunError says what the run lacks."""
     from ..tasks import get_task
-    from ..tasks.classification.data import load_data
+    from ..tasks.classification.objective import Classification
     from ..train.checkpoint import tensors_from_bytes
     from ..train.config import RunConfig
 
     if not (run / WEIGHTS).exists():
         raise RunError(f"{run} has no {WEIGHTS}; expected a run that ended an epoch")
     config = RunConfig.from_dict(read_json(run / "config.json"))
-    data = load_data(config)
-    model = get_task(config.task).model(config, data.reader.shape)
+    data = Classification.load(get_task(config.task), config)
+    model = data.model()
     with explained(f"read {run / WEIGHTS}"):
         model.load_state_dict(tensors_from_bytes((run / WEIGHTS).read_bytes()))
     batches = [data.selection.__getitems__([i]) for i in range(min(inputs, len(data.selection)))]

@@ -105,12 +105,12 @@ def ranks_of(run: Path) -> list[float]:
     """By layer, the mean number of singular values that explain 90 % of the variance, over heads
     and the first inputs of the set that chose the epoch."""
     from ..analysis import spectrum
-    from ..tasks.classification.data import load_data
+    from ..tasks.classification.objective import Classification
     from ..train.checkpoint import tensors_from_bytes
 
     config = RunConfig.from_dict(read_json(run / "config.json"))
-    data = load_data(config)
-    model = get_task(config.task).model(config, data.reader.shape)
+    data = Classification.load(get_task(config.task), config)
+    model = data.model()
     model.load_state_dict(tensors_from_bytes((run / "best.safetensors").read_bytes()))
     model.eval()
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..lazily import lazily
 from ..names import unknown
 from ..plugins import load_plugins
 from .base import DataError, DataStatus, Task
@@ -41,10 +40,13 @@ _FAMILIES = {
     ".images": "image_tasks",
     ".rl.sets": "rl_tasks",
 }
-__getattr__ = lazily(
-    __name__,
-    {".examples": "Batch", ".series": "Normaliser SeriesData SeriesSet stratified_split"},
-)
+_HOMES = {"Batch": ".examples"}  # other names are those of series
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, ".series"), __name__), name)
 
 
 @cache

@@ -65,21 +65,6 @@ class Found:
     whole: Any = None
 
 
-@dataclass(frozen=True)
-class Best:
-    """The best epoch so far, with the numbers that are kept of it."""
-
-    epoch: int
-    numbers: Mapping[str, float]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, **self.numbers}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Best:
-        return cls(values["epoch"], {k: v for k, v in values.items() if k != "epoch"})
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunResult(ABC):
     """What a run is worth; an objective has more to say. peak_memory_mb is the most that the main
@@ -175,6 +160,8 @@ class Objective(ABC, Generic[Config, Batch]):
 
     config: Config
     examples: Any
+    fingerprints: dict[str, str]  # of the data, by split: a resumed run must find it again
+    model: Callable[[], nn.Module]  # makes one with random weights
 
     @classmethod
     @abstractmethod
@@ -182,18 +169,9 @@ class Objective(ABC, Generic[Config, Batch]):
         """Read the data of a run."""
 
     @property
-    @abstractmethod
-    def fingerprints(self) -> dict[str, str]:
-        """Hashes of the data that a resumed run must find again, by split."""
-
-    @property
     def selection_facts(self) -> dict[str, str]:
         """On what the best epoch is chosen, for best.json."""
         return {}
-
-    @abstractmethod
-    def model(self) -> nn.Module:
-        """The model, with random weights."""
 
     # -- a step ----------------------------------------------------------------------------------
 
@@ -244,13 +222,14 @@ class Objective(ABC, Generic[Config, Batch]):
         self,
         fabric: Fabric,
         model: nn.Module,
-        best: Best | None,
+        best: Mapping[str, Any] | None,
         last: float,
         found: Found | None,
     ) -> dict[str, Any]:
         """The fields of `result_class` that the engine does not know. The model has the weights
-        that count; `best` is their epoch if it is the best one. Of the last epoch, `last` is the
-        measured figure, and `found` the evaluation unless the run was resumed after it."""
+        that count; `best` has their epoch and what was kept of it, if one was chosen. Of the last
+        epoch, `last` is the measured figure, and `found` the evaluation unless the run was resumed
+        after it."""
 
     @abstractmethod
     def opening(self, parameters: int, steps: int) -> str:

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Self
 
 from ..names import check_choice, near, unknown
@@ -21,10 +22,15 @@ PLACE_FIELDS = ("data_dir", "devices", "nodes", "accelerator", "checkpoint_secon
 Rule = tuple[Callable[[Any], bool], str]  # what fits, in code and in words
 
 
-def setting(default: Any, panel: str, text: str, *, flag: str = "") -> Any:
-    """A field with its line of help, in a panel of `--help`. `flag` is the option that turns a
-    truth value round, where it is not the name of the field."""
+def setting(panel: str, default: Any, text: str, *, flag: str = "") -> Any:
+    """A field with its line of help, in a panel of `--help` ("": in none). `flag` is the option
+    that turns a truth value round, where it is not the name of the field."""
     return field(default=default, metadata={"panel": panel, "help": text, "flag": flag})
+
+
+aside, of_attention, of_model, of_training, of_machine = (
+    partial(setting, panel) for panel in ("", "Attention", "Model", "Training", "Machine")
+)
 
 
 def other(base: type[Any], name: str, default: Any) -> Any:
@@ -90,54 +96,44 @@ class EngineConfig:
     }
 
     task: str
-    seed: int = setting(0, "", "Random seed.")
+    seed: int = aside(0, "Random seed.")
 
-    attention: tuple[str, ...] = setting(("primal", "primal"), "", "One name for each layer.")
-    weights: str = setting("data", "Attention", "Weights of primal attention: data, free or tied.")
-    rank: int = setting(20, "Attention", "Number s of singular directions of a primal layer.")
-    eta: float = setting(0.1, "Attention", "Weight of the KSVD loss.")
+    attention: tuple[str, ...] = aside(("primal", "primal"), "One name for each layer.")
+    weights: str = of_attention("data", "Weights of primal attention: data, free or tied.")
+    rank: int = of_attention(20, "Number s of singular directions of a primal layer.")
+    eta: float = of_attention(0.1, "Weight of the KSVD loss.")
     options: Mapping[str, Mapping[str, Any]] = field(
         default_factory=dict,
         metadata={"panel": "", "help": "Further options of attentions.", "flag": ""},
     )
 
-    width: int = setting(128, "Model", "Width of the model.")
-    heads: int = setting(8, "Model", "Attention heads of a layer.")
-    feedforward: int = setting(256, "Model", "Width of the feed-forward part of a layer.")
-    dropout: float = setting(0.1, "Model", "Dropout.")
-    activation: str = setting("gelu", "Model", "gelu or relu.")
+    width: int = of_model(128, "Width of the model.")
+    heads: int = of_model(8, "Attention heads of a layer.")
+    feedforward: int = of_model(256, "Width of the feed-forward part of a layer.")
+    dropout: float = of_model(0.1, "Dropout.")
+    activation: str = of_model("gelu", "gelu or relu.")
 
-    epochs: int = setting(
-        100, "Training", "Passes over the training set, each followed by an evaluation."
+    epochs: int = of_training(100, "Passes over the training set, each followed by an evaluation.")
+    epoch_steps: int | None = of_training(
+        None, "Steps of an epoch; none = one pass over the training set."
     )
-    epoch_steps: int | None = setting(
-        None, "Training", "Steps of an epoch; none = one pass over the training set."
+    batch_size: int = of_training(16, "Series in a batch.")
+    optimizer: str = of_training("adamw", "radam, adam or adamw.")
+    lr: float = of_training(1e-3, "Learning rate.")
+    weight_decay: float = of_training(0.0, "Weight decay.")
+    clip: float | None = of_training(4.0, "Clip the gradient's norm at this value; none = never.")
+    ema: float | None = of_training(
+        None, "Evaluate averages of the weights over the steps, e.g. 0.999; none = off."
     )
-    batch_size: int = setting(16, "Training", "Series in a batch.")
-    optimizer: str = setting("adamw", "Training", "radam, adam or adamw.")
-    lr: float = setting(1e-3, "Training", "Learning rate.")
-    weight_decay: float = setting(0.0, "Training", "Weight decay.")
-    clip: float | None = setting(
-        4.0, "Training", "Clip the gradient's norm at this value; none = never."
-    )
-    ema: float | None = setting(
-        None,
-        "Training",
-        "Evaluate averages of the weights over the steps, e.g. 0.999; none = off.",
-    )
-    schedule: str = setting(
-        "constant", "Training", "Learning rate over time: constant, cosine or linear."
-    )
-    warmup_steps: int = setting(
-        0, "Training", "Steps over which the learning rate rises from zero."
-    )
+    schedule: str = of_training("constant", "Learning rate over time: constant, cosine or linear.")
+    warmup_steps: int = of_training(0, "Steps over which the learning rate rises from zero.")
 
-    data_dir: str | None = setting(None, "", "Folder with data sets.")
-    precision: str = setting("32-true", "Machine", "32-true, bf16-mixed, 64-true, ...")
-    devices: int = setting(1, "Machine", "Devices (processes) on each node.")
-    nodes: int = setting(1, "Machine", "Nodes.")
-    accelerator: str = setting("auto", "Machine", "auto, cpu, cuda, ...")
-    checkpoint_seconds: float = setting(60.0, "Machine", "Time between checkpoints.")
+    data_dir: str | None = aside(None, "Folder with data sets.")
+    precision: str = of_machine("32-true", "32-true, bf16-mixed, 64-true, ...")
+    devices: int = of_machine(1, "Devices (processes) on each node.")
+    nodes: int = of_machine(1, "Nodes.")
+    accelerator: str = of_machine("auto", "auto, cpu, cuda, ...")
+    checkpoint_seconds: float = of_machine(60.0, "Time between checkpoints.")
 
     def __post_init__(self) -> None:
         if isinstance(self.attention, list):  # as JSON has it

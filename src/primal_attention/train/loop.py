@@ -19,7 +19,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from ..runs.errors import NotFiniteError
-from ..tasks.objective import Best, Found, Objective
+from ..tasks.objective import Found, Objective
 from ..theory.loss import ksvd_loss
 from .average import Average, in_use
 from .config import EngineConfig
@@ -39,13 +39,13 @@ class Progress:
     cases: int = 0  # of the epoch so far, or batches: what its losses are means over
     task_sum: float = 0.0  # over them
     ksvd_sum: float = 0.0
-    best: Best | None = None
+    best: dict[str, Any] | None = None  # the epoch, and what the objective keeps of it
     last: dict[str, float] = field(default_factory=dict)  # {"last_<measured>": of the last epoch}
     seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it, which keeps floats to the last bit."""
-        values = dataclasses.asdict(self) | {"best": self.best and self.best.to_dict()}
+        values = dataclasses.asdict(self)
         last: dict[str, Any] = values.pop("last")
         return values | last
 
@@ -59,9 +59,7 @@ class Progress:
             place = {"epoch": done + (not waits), "batch": within, "cases": within}
             values = values | place | {"best": None}
         names = {f.name for f in dataclasses.fields(cls)} - {"last"}
-        best = values["best"]
         known = {name: value for name, value in values.items() if name in names}
-        known["best"] = None if best is None else Best.from_dict(best)
         return cls(**known, last={k: v for k, v in values.items() if k not in names})
 
 
@@ -247,8 +245,8 @@ class Loop:
             ksvd_loss=progress.ksvd_sum / progress.cases if self.eta else None,
             found=found,
             share=measure.share(found.metrics[measure.key]),
-            best_epoch=None if best is None else best.epoch,
-            best_share=None if best is None else measure.share(best.numbers[measure.key]),
+            best_epoch=best["epoch"] if best else None,
+            best_share=measure.share(best[measure.key]) if best else None,
             seconds=progress.seconds if self.objective.tells_seconds else None,
             primal_layers=layers,
         )
@@ -266,9 +264,9 @@ class Loop:
         """Keep the epoch if it is better than those before."""
         numbers = {name: found.metrics[name] for name in self.objective.kept}
         best, rank = self.progress.best, self.objective.rank
-        if best is not None and rank(numbers) <= rank(best.numbers):
+        if best is not None and rank(numbers) <= rank(best):
             return
-        self.progress.best = Best(self.progress.epoch, numbers)
+        self.progress.best = {"epoch": self.progress.epoch, **numbers}
         for name, tensor in self.weights().items():
             if name in self.best_weights:
                 self.best_weights[name].copy_(tensor)

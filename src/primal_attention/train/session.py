@@ -138,7 +138,7 @@ class Session:
             load_optimizer_state(model, optimizer, checkpoint.optimizer, checkpoint.scalars)
             loop.continue_from(Progress.from_dict(checkpoint.state["progress"], loop.batches))
             if loop.progress.best is not None:
-                best = checkpoint.best or self._read_best(loop.progress.best.epoch)
+                best = checkpoint.best or self._read_best(loop.progress.best["epoch"])
                 loop.best_weights = {n: t.to(self.fabric.device) for n, t in best.items()}
         return loop
 
@@ -164,7 +164,7 @@ class Session:
         if self.metrics is None:
             return
         progress = self.loop.progress
-        if self.loop.best_weights and progress.best and progress.best.epoch != self.saved_best:
+        if self.loop.best_weights and progress.best and progress.best["epoch"] != self.saved_best:
             self._write_best()
         tensors, scalars = optimizer_state(self.bare_model, self.bare_optimizer)
         state = {
@@ -183,11 +183,11 @@ class Session:
         best = self.loop.progress.best
         if best is None:
             return
-        facts = {"epoch": best.epoch, **self.objective.selection_facts, **best.numbers}
+        facts = {"epoch": best["epoch"], **self.objective.selection_facts, **best}
         with explained(f"save the best weights in {self.path}"):
             write_bytes(self.path / "best.safetensors", tensors_to_bytes(self.loop.best_weights))
             write_json(self.path / "best.json", facts)
-        self.saved_best = best.epoch
+        self.saved_best = best["epoch"]
 
     def _read_best(self, epoch: int) -> dict[str, Tensor]:
         """The weights of the best epoch, for a checkpoint of an earlier version without them.
@@ -211,7 +211,7 @@ class Session:
         best = loop.progress.best
         if best is not None and not loop.best_weights:
             raise RunError(
-                f"{self.path} has lost the weights of its best epoch, {best.epoch}; delete "
+                f"{self.path} has lost the weights of its best epoch, {best['epoch']}; delete "
                 f"{self.checkpoint_folder} to train from the beginning"
             )
         loop.model.load_state_dict(loop.best_weights if objective.kept else loop.weights())

@@ -5,9 +5,9 @@ import pytest
 
 from primal_attention.tasks import DataError
 from primal_attention.tasks.rl import collect as module
-from primal_attention.tasks.rl import get_rl_task
 from primal_attention.tasks.rl.collect import PENDULUM, cast_policies, collect, record
 from primal_attention.tasks.rl.policies import Diluted, LinearPolicy, digest
+from primal_attention.tasks.rl.sets import get_rl_task
 
 pytest.importorskip("gymnasium")
 pytest.importorskip("mujoco")

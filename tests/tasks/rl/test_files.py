@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from primal_attention.tasks import DataError
-from primal_attention.tasks.rl import get_rl_task, read_d4rl, read_minari, write_d4rl
+from primal_attention.tasks.rl.files import read_d4rl, read_minari, write_d4rl
+from primal_attention.tasks.rl.sets import get_rl_task
 
 h5py = pytest.importorskip("h5py")
 

@@ -10,12 +10,12 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...runs.errors import NotFiniteError
+from ...runs.errors import NotFiniteError, RunError
 from ..base import Task
 from ..buckets import bucket_batches, shuffled_batches
-from ..examples import Batch, Examples
-from ..objective import Best, Found, Objective, RunResult
-from .data import RunData, load_data
+from ..examples import Batch, Examples, Part
+from ..objective import Found, Objective, RunResult
+from ..series import stratified_split
 from .evaluate import TOKENS, evaluate, similar_lengths
 from .result import LABELS, ClassificationResult, percent
 from .settings import RunConfig
@@ -24,8 +24,8 @@ LOOKED_AT = 8  # cases, after an epoch
 
 
 class Classification(Objective[RunConfig, Batch]):
-    """Learns from `examples`; `selection`, the part named `split`, chooses the epoch. `data` is
-    where they came from: it alone can read the test set."""
+    """Learns from `examples`; `selection`, the part named `split`, chooses the epoch. `build` makes
+    the model, and `test` the examples of the test set, None where there is none."""
 
     kept: ClassVar[tuple[str, ...]] = ("accuracy", "loss")
     result_class: ClassVar[type[RunResult]] = ClassificationResult
@@ -38,30 +38,50 @@ class Classification(Objective[RunConfig, Batch]):
         selection: Examples,
         split: str,
         build: Callable[[], nn.Module],
-        data: RunData | None = None,
+        *,
+        test: Callable[[], Examples | None] = lambda: None,
+        fingerprints: Mapping[str, str] | None = None,
     ) -> None:
-        self.config, self.examples = config, examples
-        self.selection, self.split, self.build, self.data = selection, split, build, data
+        self.config, self.examples, self.selection, self.split = config, examples, selection, split
+        self.model, self.test = build, test
+        self.fingerprints = dict(fingerprints or {})
 
     @classmethod
     def load(cls, task: Task, config: RunConfig) -> Classification:
-        data = load_data(config)
+        """With protocol "holdout" the test set is not touched."""
+        split = "test" if config.protocol == "paper" else "validation"
+        if split in task.splits:
+            parts = _read(task, config, "train", split)
+            train, selection = parts["train"], parts[split]
+        else:
+            parts = _read(task, config, "train")
+            whole = parts["train"]
+            kept, held_out = stratified_split(whole.labels, config.validation_fraction, config.seed)
+            train, selection = whole.subset(kept), whole.subset(held_out)
+        reader = task.reader(train, config)  # what it knows comes from the training part alone
+        selected = reader(selection)
 
-        def build() -> nn.Module:
-            return task.model(config, data.reader.shape)
+        def test() -> Examples | None:
+            if split == "test":
+                return selected
+            if "test" in task.status(config.data_dir).missing:
+                return None
+            # with the training set, so that the task can compare the two
+            return reader(_read(task, config, "train", "test")["test"])
 
-        return cls(config, data.train, data.selection, data.split, build, data)
-
-    @property
-    def fingerprints(self) -> dict[str, str]:
-        return {} if self.data is None else self.data.fingerprints
+        return cls(
+            config,
+            reader(train, training=True),
+            selected,
+            split,
+            lambda: task.model(config, reader.shape),
+            test=test,
+            fingerprints={name: part.fingerprint() for name, part in parts.items()},
+        )
 
     @property
     def selection_facts(self) -> dict[str, str]:
         return {"split": self.split}
-
-    def model(self) -> nn.Module:
-        return self.build()
 
     def batches(self, number: int) -> list[list[int]]:
         size, seed = self.config.batch_size, self.config.seed
@@ -99,14 +119,14 @@ class Classification(Objective[RunConfig, Batch]):
         self,
         fabric: Fabric,
         model: nn.Module,
-        best: Best | None,
+        best: Mapping[str, Any] | None,
         last: float,
         found: Found | None,
     ) -> dict[str, Any]:
         """Of the best weights: the only time that "holdout" reads the test set."""
-        if best is None or self.data is None:
-            raise RuntimeError("a run in a folder has data, and after an epoch a best one")
-        test = self.data.read_test()
+        if best is None:
+            raise RuntimeError("a run of at least one epoch has a best one")
+        test = self.test()
         reported = self.selection if test is None else test
         final = evaluate(fabric, model, reported)
         paper = self.config.protocol == "paper"
@@ -114,9 +134,9 @@ class Classification(Objective[RunConfig, Batch]):
             "protocol": self.config.protocol,
             "label": LABELS["paper" if paper else "validation" if test is None else "test"],
             "accuracy": final.accuracy,
-            "epoch": best.epoch,
+            "epoch": best["epoch"],
             "last_accuracy": last,
-            "validation_accuracy": None if paper else best.numbers["accuracy"],
+            "validation_accuracy": None if paper else best["accuracy"],
             "classes": reported.classes,
             "confusion": final.confusion.tolist(),
             "cut": reported.cut,
@@ -128,3 +148,14 @@ class Classification(Objective[RunConfig, Batch]):
             f"{config.task}, {' + '.join(config.attention)}, seed {config.seed}, {config.protocol} "
             f"protocol: {parameters:,} parameters, {len(self.examples)} series, {steps} steps"
         )
+
+
+def _read(task: Task, config: RunConfig, *splits: str) -> dict[str, Part]:
+    parts: dict[str, Part] = dict(task.load(config.data_dir, splits=splits))
+    for part in parts.values():
+        if part.labels.min() < 0:
+            raise RunError(
+                f"{part.name} has {int((part.labels < 0).sum())} cases without a label; expected a "
+                "label for every case"
+            )
+    return parts

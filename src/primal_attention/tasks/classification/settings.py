@@ -14,9 +14,12 @@ from ..settings import (
     UNKNOWN_LENGTH,
     EngineConfig,
     Rule,
+    aside,
     is_number,
     least,
-    setting,
+    of_attention,
+    of_model,
+    of_training,
 )
 
 
@@ -55,51 +58,40 @@ class RunConfig(EngineConfig):
         ),
     }
 
-    recipe: str = setting("default", "", "Settings to start from: default or paper.")
-    protocol: str = setting(
+    recipe: str = aside("default", "Settings to start from: default or paper.")
+    protocol: str = aside(
         "holdout",
-        "",
         "holdout: choose the epoch on a validation split, use the test set once. "
         "paper: report the best test epoch.",
     )
 
-    rank_multi: int = setting(
-        10, "Attention", "Anchors of data weights: rank times this many rows of the sequence."
+    rank_multi: int = of_attention(
+        10, "Anchors of data weights: rank times this many rows of the sequence."
     )
-    anchor_rule: str = setting(
-        "sample", "Attention", "How anchors are taken from a sequence: sample or mean."
-    )
-
-    norm: str = setting(
-        "post", "Model", "Layer norm after (post) or before (pre) each part of a layer."
-    )
-    positions: str = setting("learned", "Model", "learned, sinusoidal or none.")
-    head: str = setting(
-        "mean",
-        "Model",
-        "Class scores from the mean over positions (mean, mlp) or from all (flatten).",
-    )
-    normalise: str = setting(
-        "channel", "Model", "Statistics of the training set: per channel (channel) or none."
-    )
-    max_length: int | None = setting(
-        None, "Model", "Longer sequences are cut to it; none = the longest for training."
+    anchor_rule: str = of_attention(
+        "sample", "How anchors are taken from a sequence: sample or mean."
     )
 
-    batching: str = setting(
-        "random",
-        "Training",
-        "random cases, of similar length (bucket), or all padded to one (fixed).",
+    norm: str = of_model("post", "Layer norm after (post) or before (pre) each part of a layer.")
+    positions: str = of_model("learned", "learned, sinusoidal or none.")
+    head: str = of_model(
+        "mean", "Class scores from the mean over positions (mean, mlp) or from all (flatten)."
     )
-    label_smoothing: float = setting(
-        0.0, "Training", "Share of the target spread over all classes."
+    normalise: str = of_model(
+        "channel", "Statistics of the training set: per channel (channel) or none."
     )
-    augment: str = setting("none", "Training", "Random changes of images: none, light or deit.")
-    mixup: float = setting(
-        0.0, "Training", "Mix images: parameter of the beta distribution, 0 = off."
+    max_length: int | None = of_model(
+        None, "Longer sequences are cut to it; none = the longest for training."
     )
-    validation_fraction: float = setting(
-        0.2, "Training", "Part of the training set held out (protocol holdout)."
+
+    batching: str = of_training(
+        "random", "random cases, of similar length (bucket), or all padded to one (fixed)."
+    )
+    label_smoothing: float = of_training(0.0, "Share of the target spread over all classes.")
+    augment: str = of_training("none", "Random changes of images: none, light or deit.")
+    mixup: float = of_training(0.0, "Mix images: parameter of the beta distribution, 0 = off.")
+    validation_fraction: float = of_training(
+        0.2, "Part of the training set held out (protocol holdout)."
     )
 
     def validate(self) -> None:

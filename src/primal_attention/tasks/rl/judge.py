@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -39,17 +38,6 @@ class Evaluation:
     def score(self) -> float:
         """The mean normalised score."""
         return statistics.fmean(self.scores)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON has it; without the time, so that a resumed run writes the same."""
-        return {
-            "target": self.target,
-            "return": self.mean,
-            "deviation": self.deviation,
-            "score": self.score,
-            "returns": list(self.returns),
-            "lengths": list(self.lengths),
-        }
 
 
 def evaluate(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ...models.decision import DecisionTransformer
 from ..base import Task
 from ..buckets import shuffled_batches
-from ..objective import Best, Found, Objective, RunResult
+from ..objective import Found, Objective, RunResult
 from .agents import make_agent
 from .environments import Environment, check_fits
 from .judge import Evaluation, evaluate
@@ -44,6 +44,7 @@ class Decision(Objective[DecisionConfig, ContextBatch]):
     ) -> None:
         self.config, self.environment, self.data = config, environment, data
         self.examples = Contexts(data, config.context)
+        self.fingerprints = {"train": data.fingerprint()}
 
     @classmethod
     def load(cls, task: Task, config: DecisionConfig) -> Decision:
@@ -54,10 +55,6 @@ class Decision(Objective[DecisionConfig, ContextBatch]):
         data = task.episodes(config.data_dir)
         check_fits(task.environment, data)
         return cls(config, task.environment, data)
-
-    @property
-    def fingerprints(self) -> dict[str, str]:
-        return {"train": self.data.fingerprint()}
 
     def model(self) -> DecisionTransformer:
         data = self.data
@@ -133,7 +130,7 @@ class Decision(Objective[DecisionConfig, ContextBatch]):
         self,
         fabric: Fabric,
         model: nn.Module,
-        best: Best | None,
+        best: Mapping[str, Any] | None,
         last: float,
         found: Found | None,
     ) -> dict[str, Any]:

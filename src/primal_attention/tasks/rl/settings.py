@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from ..settings import PLACE_FIELDS, EngineConfig, Rule, is_number, least, other, setting
 
-PANEL = "Tasks rl/..."
+of_acting = partial(setting, "Tasks rl/...")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +40,8 @@ class DecisionConfig(EngineConfig):
     rank: int = other(EngineConfig, "rank", 32)
     eta: float = other(EngineConfig, "eta", 0.05)
 
-    conditioned: bool = setting(
-        True, PANEL, "Behaviour cloning: without returns.", flag="--cloning"
-    )
-    context: int = setting(20, PANEL, "Steps that the model sees.")
+    conditioned: bool = of_acting(True, "Behaviour cloning: without returns.", flag="--cloning")
+    context: int = of_acting(20, "Steps that the model sees.")
     width: int = other(EngineConfig, "width", 256)
     heads: int = other(EngineConfig, "heads", 4)
     feedforward: int = other(EngineConfig, "feedforward", 1024)
@@ -54,9 +53,9 @@ class DecisionConfig(EngineConfig):
     epoch_steps: int = other(EngineConfig, "epoch_steps", 1000)
     clip: float | None = other(EngineConfig, "clip", 0.25)
 
-    episodes: int = setting(10, PANEL, "Episodes of an evaluation.")
-    target: float | None = setting(None, PANEL, "Return to ask for.")
-    stream: bool = setting(False, PANEL, "Evaluate by streams, not by windows.")
+    episodes: int = of_acting(10, "Episodes of an evaluation.")
+    target: float | None = of_acting(None, "Return to ask for.")
+    stream: bool = of_acting(False, "Evaluate by streams, not by windows.")
 
     def check_settings(self) -> None:
         from ...attention import attention_info
