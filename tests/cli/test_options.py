@@ -38,7 +38,7 @@ def test_every_setting_has_one_line_of_help():
 
 def test_a_flag_turns_its_setting_round():
     assert given({"conditioned": True, "stream": None}) == {"conditioned": False}
-    assert given({"conditioned": None, "stream": True}) == {"stream": True}
+    assert given({"conditioned": False, "stream": True}) == {"conditioned": True, "stream": True}
     config = resolve("rl/hopper-medium", ("softmax", "primal"), conditioned=False, devices=2)
     words = command_for(config)
     assert words == (

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import signal
 
 import pytest
 import torch
@@ -90,6 +91,19 @@ def test_resumed_to_the_last_bit(config, tmp_path, step):
     for file in ("last.safetensors", "metrics.jsonl"):
         assert (cut / file).read_bytes() == (whole.run / file).read_bytes()
     assert resumed.returns == whole.returns
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill_at", [25, 60, 90])
+def test_killed_and_resumed(config, start, tmp_path, kill_at):
+    whole = train(config(), root=tmp_path, name="whole").run
+    run = tmp_path / "run"
+    process = start(run, config(checkpoint_seconds=0.0).to_dict(), kill_at)
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    resume(run)
+    for file in ("last.safetensors", "metrics.jsonl"):
+        assert (run / file).read_bytes() == (whole / file).read_bytes()
 
 
 OLD_PROGRESS = ("step", "task_sum", "ksvd_sum", "seconds")

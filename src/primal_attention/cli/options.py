@@ -59,12 +59,15 @@ def config_options(command: F) -> F:
     parameters = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
     for panel, fields in panels(*KINDS).items():
         for name, field in fields.items():
-            kind = _plain(hints[name])
+            kind, word = (
+                _plain(hints[name]),
+                field.metadata["flag"] or f"--{name.replace('_', '-')}",
+            )
             # the recipe says what is computed, not where
             default: Any = str(field.default) if panel == "Machine" else "from recipe"
             shown: dict[str, Any] = {"show_default": default, "metavar": f"<{kind.__name__}>"}
             option = typer.Option(
-                field.metadata["flag"] or f"--{name.replace('_', '-')}",
+                f"{word}/--no-{word[2:]}" if kind is bool else word,
                 help=field.metadata["help"],
                 rich_help_panel=panel,
                 **({"show_default": False} if kind is bool else shown),
@@ -89,7 +92,7 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
         if value is None:
             continue
         if _plain(hints[name]) is bool:
-            found[name] = not fields[name].default
+            found[name] = fields[name].default is not value
         else:
             optional = _optional(hints[name])
             found[name] = _number_or_none(name, value, _plain(hints[name])) if optional else value
