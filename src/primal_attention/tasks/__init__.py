@@ -35,10 +35,10 @@ __all__ = [
 
 _tasks: dict[str, Task] = {}  # of others, and what stands in for our own
 _FAMILIES = {
-    ".uea": "archive_tasks",
-    ".lra": "arena_tasks",
-    ".images": "image_tasks",
-    ".rl.sets": "rl_tasks",
+    "uea": (".uea", "archive_tasks"),
+    "lra": (".lra", "arena_tasks"),
+    "images": (".images", "image_tasks"),
+    "rl": (".rl.sets", "rl_tasks"),
 }
 _HOMES = {"Batch": ".examples"}  # other names are those of series
 
@@ -50,15 +50,21 @@ def __getattr__(name: str) -> Any:
 
 
 @cache
-def _own_tasks() -> dict[str, Task]:
-    """The tasks of the package."""
-    families = (getattr(import_module(home, __name__), name) for home, name in _FAMILIES.items())
-    return {task.name: task for family in families for task in family()}
+def _family(prefix: str) -> dict[str, Task]:
+    """The tasks of the package whose names begin so; read when they are first asked for."""
+    if prefix not in _FAMILIES:
+        return {}
+    home, name = _FAMILIES[prefix]
+    return {task.name: task for task in getattr(import_module(home, __name__), name)()}
+
+
+def _find(name: str) -> Task | None:
+    return _tasks.get(name) or _family(name.partition("/")[0]).get(name)
 
 
 def register_task(task: Task) -> None:
     """Make a task available under its name."""
-    if task.name in _own_tasks() or task.name in _tasks:
+    if _find(task.name) is not None:
         raise ValueError(f"task {task.name!r} is registered twice")
     _tasks[task.name] = task
 
@@ -66,17 +72,16 @@ def register_task(task: Task) -> None:
 def available_tasks() -> tuple[str, ...]:
     """The names that `get_task` knows."""
     load_plugins()
-    return tuple(sorted({*_own_tasks(), *_tasks}))
+    return tuple(sorted({*_tasks, *(name for prefix in _FAMILIES for name in _family(prefix))}))
 
 
 def get_task(name: str) -> Task:
     """A task by name, e.g. `get_task("uea/JapaneseVowels")`."""
-    for known in (_tasks, _own_tasks()):
-        if name in known:
-            return known[name]
-    if name not in (names := available_tasks()):
-        raise ValueError(unknown("task", name, names))
-    return _tasks[name]
+    if (task := _find(name)) is None:
+        known = available_tasks()  # with those of plugins
+        if (task := _find(name)) is None:
+            raise ValueError(unknown("task", name, known))
+    return task
 
 
 def data_status(data_dir: Path | str | None = None) -> list[DataStatus]:
