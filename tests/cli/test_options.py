@@ -7,19 +7,38 @@ import shlex
 import pytest
 
 from primal_attention.cli.app import train
-from primal_attention.cli.options import PANELS, given
+from primal_attention.cli.options import given
 from primal_attention.cli.settings import UsageError, command_for, resolve
 from primal_attention.grammar import parse_attention, parse_options
 from primal_attention.train import RunConfig
+from primal_attention.train.config import KINDS
+from primal_attention.train.fields import help_of, panels
 
 
 def test_every_setting_has_an_option():
-    fields = {field.name for field in dataclasses.fields(RunConfig)}
+    fields = {field.name for kind in KINDS for field in dataclasses.fields(kind)}
     options = set(inspect.signature(train).parameters)
     assert fields - {"options"} <= options  # it is --option, once for each
-    in_panels = [name for panel in PANELS.values() for name in panel]
+    in_panels = [name for panel in panels(*KINDS).values() for name in panel]
     assert set(in_panels) <= fields
     assert len(set(in_panels)) == len(in_panels)
+
+
+def test_every_setting_has_one_line_of_help():
+    for kind in KINDS:
+        for field in dataclasses.fields(kind):
+            if field.name != "task":
+                assert help_of(kind, field.name).endswith((".", "..."))
+
+
+def test_a_flag_turns_its_setting_round():
+    assert given({"conditioned": True, "stream": None}) == {"conditioned": False}
+    assert given({"conditioned": False, "stream": True}) == {"conditioned": True, "stream": True}
+    config = resolve("rl/hopper-medium", ("softmax", "primal"), conditioned=False, devices=2)
+    words = command_for(config)
+    assert words == (
+        "primal train rl/hopper-medium --attention softmax,primal --devices 2 --cloning"
+    )
 
 
 def test_clip_may_be_none():

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from primal_attention.cli.progress import Display, watch
+from primal_attention.tasks.objective import Found
 from primal_attention.tasks.stores import Building
 from primal_attention.train import EpochEvent, RunConfig, RunStart, StepEvent
 
@@ -18,14 +19,13 @@ def story(observer, ksvd=0.125):
     """A whole run, told as the engine tells it."""
     config = RunConfig(task="uea/JapaneseVowels", epochs=EPOCHS)
     steps = EPOCHS * BATCHES
-    observer.run_started(RunStart(Path("runs/x"), config, 1234, 270, 0, steps))
+    observer.run_started(RunStart(Path("runs/x"), config, 1234, "uea, 1,234 parameters", 0, steps))
     for epoch in range(1, EPOCHS + 1):
         for batch in range(1, BATCHES + 1):
             step = (epoch - 1) * BATCHES + batch
             observer.step(StepEvent(epoch, step, steps, batch, BATCHES, 0.5, ksvd, 1.0, 1e-3))
-        observer.epoch(
-            EpochEvent(epoch, EPOCHS, step, 0.5, ksvd, "validation", 0.9, 0.4, 3, 0.95, 1.0)
-        )
+        found = Found({}, "validation 90.0 %")
+        observer.epoch(EpochEvent(epoch, EPOCHS, step, 0.5, ksvd, found, 0.9, 3, 0.95))
     observer.close()
 
 

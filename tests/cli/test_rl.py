@@ -11,17 +11,18 @@ pytest.importorskip("gymnasium")
 pytest.importorskip("mujoco")
 pytest.importorskip("minari")
 
-from primal_attention.cli import rl
-from primal_attention.cli.rl import collect, new_rl_run, old_rl_run, resolve_rl
-from primal_attention.cli.settings import UsageError
-from primal_attention.tasks.rl import get_rl_task, sac
-from primal_attention.train import decision
-from primal_attention.train.decision import DecisionResult, DecisionSeeds
+from primal_attention.cli import runs
+from primal_attention.cli.rl import collect
+from primal_attention.report import pictures as drawn
+from primal_attention.tasks.rl import sac
+from primal_attention.tasks.rl.result import DecisionResult
+from primal_attention.tasks.rl.sets import get_rl_task
+from primal_attention.train import DecisionConfig, SeedsResult
 
-SMALL = {
-    "rank": 4, "width": 8, "heads": 2, "feedforward": 16, "context": 4, "batch_size": 8,
-    "epochs": 1, "epoch_steps": 3, "episodes": 1,
-}  # fmt: skip
+SMALL = (
+    "--rank", 4, "--width", 8, "--heads", 2, "--feedforward", 16, "--context", 4, "--batch-size", 8,
+    "--epochs", 1, "--epoch-steps", 3, "--episodes", 1,
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -31,26 +32,33 @@ def command():
     return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
 
 
-def test_collect_train_resume(command, tmp_path, capsys, monkeypatch):
+def test_collect_train_resume(primal, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     for name in ("MUJOCO_GL", "DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    made = command("invertedpendulum-medium-replay", "--data-dir", tmp_path, "--episodes", 5)
-    assert made.exit_code == 0, made.output
-    assert "medium-replay-v0" in made.output
-    config = resolve_rl(
-        "rl/invertedpendulum-medium-replay", ("softmax", "primal"), data_dir=str(tmp_path), **SMALL
-    )
-    new_rl_run(config, None, root=tmp_path / "runs", name="one", quiet=False, as_json=False)
-    shown = capsys.readouterr()
-    assert "score" in shown.out
-    assert "epoch 1/1" in shown.err
-    assert "no picture" not in shown.err
-    assert (tmp_path / "runs" / "one" / "episode.png").read_bytes()[1:4] == b"PNG"
-    old_rl_run(tmp_path / "runs" / "one", quiet=True, as_json=True)
-    assert json.loads(capsys.readouterr().out)["status"] == "finished"
-    new_rl_run(config, [0, 1], root=tmp_path / "runs", name="two", quiet=True, as_json=False)
-    assert "seeds" in capsys.readouterr().out
+    words = ("invertedpendulum-medium-replay", "--data-dir", tmp_path, "--episodes", 5)
+    made = primal("data", "collect", *words)
+    assert made.code == 0, made.err
+    assert "medium-replay-v0" in made.out
+    train = ("train", "rl/invertedpendulum-medium-replay", "--data-dir", tmp_path, *SMALL)
+    done = primal(*train, "--attention", "softmax,primal", "--name", "one", "--cloning", "--stream")
+    assert done.code == 0, done.err
+    assert "score" in done.out
+    assert "behaviour cloning, seed 0: " in done.err
+    assert "5 episodes, " in done.err
+    assert "epoch 1/1" in done.err
+    assert "no picture" not in done.err
+    run = tmp_path / "runs" / "one"
+    assert (run / "episode.png").read_bytes()[1:4] == b"PNG"
+    settings = json.loads((run / "config.json").read_text())
+    assert (settings["conditioned"], settings["stream"]) == (False, True)
+    again = primal("resume", run, "--quiet", "--json")
+    assert json.loads(again.out)["status"] == "finished"
+    both = primal(*train, "--seeds", "0,1", "--quiet", "--name", "two")
+    assert "seeds" in both.out
+    settings = json.loads((tmp_path / "runs" / "two" / "seed-1" / "config.json").read_text())
+    assert settings["attention"] == ["softmax", "softmax", "primal"]
+    assert (settings["conditioned"], settings["ema"], settings["devices"]) == (True, None, 1)
 
 
 def test_whose_policies_take_turns(command, tmp_path):
@@ -62,15 +70,18 @@ def test_whose_policies_take_turns(command, tmp_path):
         "--episodes", 6, "--data-dir", tmp_path,
     )  # fmt: skip
     assert made.exit_code == 0, made.output
-    data = get_rl_task("rl/invertedpendulum-medium").load(tmp_path)
+    data = get_rl_task("rl/invertedpendulum-medium").episodes(tmp_path)
     signs = data.observations[:, 1] * data.actions[:, 0] > 0
     towards = [bool(signs[start]) for start in data.starts]
     assert towards == [True, False, False] * 2
 
 
-def test_wrong_usage(command, tmp_path, monkeypatch):
-    with pytest.raises(UsageError, match="unknown setting 'norm'"):
-        resolve_rl("rl/hopper-medium", ("softmax",), norm="post")
+def test_wrong_usage(command, primal, tmp_path, monkeypatch):
+    for option, value in (("--norm", "post"), ("--recipe", "paper"), ("--protocol", "paper")):
+        refused = primal("train", "rl/hopper-medium", option, value)
+        assert (refused.code, f"{option} is not for rl/hopper-medium" in refused.err) == (2, True)
+    refused = primal("train", "uea/BasicMotions", "--cloning")
+    assert (refused.code, "--cloning is not for uea/BasicMotions" in refused.err) == (2, True)
     assert "did you mean 'rl/hopper-medium'" in str(command("hoper-medium").exception)
     words = ("--data-dir", tmp_path, "--policies", tmp_path, "--train-steps", 9)
     assert "both given; expected one" in str(command("hopper-medium", *words).exception)
@@ -109,7 +120,7 @@ def test_the_policy_just_trained_plays(command, tmp_path, monkeypatch):
     words = ("--data-dir", tmp_path, "--episodes", 1, "--seed", 2, "--train-steps", 9)
     made = command("halfcheetah-medium", *words)
     assert made.exit_code == 0, made.output
-    data = get_rl_task("rl/halfcheetah-medium").load(tmp_path)
+    data = get_rl_task("rl/halfcheetah-medium").episodes(tmp_path)
     np.testing.assert_array_equal(data.actions, 0.5)
 
 
@@ -120,9 +131,11 @@ def test_a_failed_seed_is_told(tmp_path, capsys):
         peak_memory_mb=1.0,
     )  # fmt: skip
     (tmp_path / "episode.png").touch()  # so that none is drawn
-    found = DecisionSeeds(tmp_path, {0: result}, {3: "the loss is nan"}, 74.5, None, None)
+    config = DecisionConfig(task="rl/hopper-medium")
+    (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
+    found = SeedsResult(tmp_path, {0: result}, {3: "the loss is nan"}, 74.5, None, None)
     with pytest.raises(typer.Exit) as ended:
-        rl._finish(found, as_json=False)
+        runs._finish(found, as_json=False)
     assert ended.value.exit_code == 1
     shown = " ".join(capsys.readouterr().out.split())
     assert "seed 3 failed: the loss is nan" in shown
@@ -132,6 +145,7 @@ def test_a_picture_never_spoils_a_finished_run(tmp_path, monkeypatch, capsys):
     def broken(run):
         raise AttributeError("no glGetError")
 
-    monkeypatch.setattr(decision, "read_decision_config", broken)
-    rl._picture(tmp_path)
-    assert "no picture: no glGetError" in capsys.readouterr().err
+    monkeypatch.setitem(drawn.PICTURES, "episode", broken)
+    (tmp_path / "config.json").write_text('{"task": "rl/hopper-medium"}')
+    runs._draw(tmp_path)
+    assert "no pictures: no glGetError" in capsys.readouterr().err

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from primal_attention.tasks.rl import get_environment
+from primal_attention.tasks.rl.environments import get_environment
 from primal_attention.tasks.rl.film import Episode
 
 pytest.importorskip("matplotlib")

@@ -1,4 +1,6 @@
-"""Batches of similar length."""
+"""Batches of any cases, and of similar length."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primal_attention.tasks.buckets import bucket_batches
+from primal_attention.tasks.buckets import bucket_batches, shuffled_batches
 
 LENGTHS = np.random.default_rng(0).integers(1, 1000, 500)
 
@@ -57,3 +59,17 @@ def test_wrong_sizes(name):
     sizes = {"batch_size": 4, "pool": 4} | {name: 0}
     with pytest.raises(ValueError, match=f"{name} is 0; expected an integer of at least 1"):
         bucket_batches([1, 2], sizes["batch_size"], 0, 1, pool=sizes["pool"])
+
+
+def test_batches_cover_every_case_once():
+    for cases, size in itertools.product([1, 5, 12], [1, 4, 12, 50]):
+        found = shuffled_batches(cases, size, seed=3, number=2)
+        assert sorted(itertools.chain(*found)) == list(range(cases))
+        assert all(len(batch) == size for batch in found[:-1])
+
+
+def test_batches_depend_on_seed_and_pass():
+    first = shuffled_batches(50, 7, seed=0, number=1)
+    assert shuffled_batches(50, 7, seed=0, number=1) == first
+    assert shuffled_batches(50, 7, seed=0, number=2) != first
+    assert shuffled_batches(50, 7, seed=1, number=1) != first

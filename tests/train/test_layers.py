@@ -7,20 +7,20 @@ import torch
 
 import primal_attention as pa
 from primal_attention.analysis import ksvd_diagnostics
-from primal_attention.models.build import build_model
+from primal_attention.tasks import get_task
+from primal_attention.tasks.classification.objective import LOOKED_AT, Classification
 from primal_attention.train import read_metrics, train
 from primal_attention.train.checkpoint import load_latest
-from primal_attention.train.data import load_data
-from primal_attention.train.layers import CASES, primal_layers
+from primal_attention.train.layers import primal_layers
 
 
 @pytest.fixture
 def make(config):
     def build(**changes):
         settings = config(**changes)
-        data = load_data(settings)
+        data = Classification.load(get_task(settings.task), settings)
         torch.manual_seed(0)
-        model = build_model(settings, **data.reader.shape).double()
+        model = data.model().double()
         batch = data.selection.__getitems__(list(range(4)))
         return model, (batch.inputs.double(), batch.padding)
 
@@ -70,12 +70,12 @@ def test_the_last_epoch_is_the_trained_model(config, tmp_path):
     run = train(settings, root=tmp_path).run
     first, last = (m["primal_layers"] for m in read_metrics(run) if m["kind"] == "epoch")
     assert first != last
-    data = load_data(settings)
-    model = build_model(settings, **data.reader.shape)
+    data = Classification.load(get_task(settings.task), settings)
+    model = data.model()
     weights = load_latest(run / "checkpoints").weights
     average = {n.removeprefix("average/"): t for n, t in weights.items() if "average/" in n}
     model.load_state_dict(average)
-    batch = data.selection.__getitems__(list(range(min(CASES, len(data.selection)))))
+    batch = data.selection.__getitems__(list(range(min(LOOKED_AT, len(data.selection)))))
     again = primal_layers(model, [(batch.inputs, batch.padding)])
     for name, record in last.items():
         assert record["objective"] == pytest.approx(again[name]["objective"], rel=1e-4)

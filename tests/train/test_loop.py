@@ -8,12 +8,13 @@ from lightning_fabric import Fabric
 from torch.nn import functional as F
 
 import primal_attention as pa
-from primal_attention.models.build import build_model
+from primal_attention.tasks import get_task
+from primal_attention.tasks.buckets import shuffled_batches
+from primal_attention.tasks.classification.objective import Classification
 from primal_attention.train import NotFiniteError
-from primal_attention.train.data import load_data
-from primal_attention.train.loop import Best, Loop, Progress
+from primal_attention.train.loop import Loop, Progress
 from primal_attention.train.optim import make_optimizer
-from primal_attention.train.order import batches, learning_rate
+from primal_attention.train.order import learning_rate
 
 
 @pytest.fixture
@@ -21,15 +22,15 @@ def make_loop():
     """Builds a loop, and its model, from settings."""
 
     def make(settings):
-        data = load_data(settings)
+        objective = Classification.load(get_task(settings.task), settings)
         torch.manual_seed(0)
-        model = build_model(settings, **data.reader.shape)
+        model = objective.model()
         optimizer = make_optimizer(
             settings.optimizer, model.parameters(), lr=settings.lr, weight_decay=0.0
         )
         fabric = Fabric(accelerator="cpu", devices=1, precision=settings.precision)
         parts = fabric.setup(model, optimizer)
-        return Loop(fabric, settings, *parts, data.train, data.selection, data.split), model
+        return Loop(fabric, settings, *parts, objective), model
 
     return make
 
@@ -44,14 +45,14 @@ def test_steps_are_those_of_a_plain_loop(attention, clip, config, make_loop):
     loop, model = make_loop(settings)
     events = [event for event in loop if hasattr(event, "grad_norm")]
 
-    data = load_data(settings)
+    objective = Classification.load(get_task(settings.task), settings)
     torch.manual_seed(0)
-    plain = build_model(settings, **data.reader.shape).double()
+    plain = objective.model().double()
     optimizer = torch.optim.Adam(plain.parameters())
     step = 0
     for epoch in (1, 2):
-        for indices in batches(len(data.train), 10, settings.seed, epoch):
-            batch = data.train.__getitems__(indices)
+        for indices in shuffled_batches(len(objective.examples), 10, settings.seed, epoch):
+            batch = objective.examples.__getitems__(indices)
             task = F.cross_entropy(plain(batch.inputs.double(), batch.padding), batch.targets)
             loss = task
             if "primal" in attention:
@@ -84,28 +85,37 @@ def test_dropout_of_a_step_depends_on_the_step_alone(config, make_loop):
     assert next(iter(other)) == first
 
 
-def test_best_epoch():
-    best = Best(epoch=1, accuracy=0.5, loss=2.0)
-    assert best.beaten_by(Best(2, 0.6, 3.0))
-    assert best.beaten_by(Best(2, 0.5, 1.9))
-    assert not best.beaten_by(Best(2, 0.5, 2.0))
-    assert not best.beaten_by(Best(2, 0.4, 1.0))
-
-
 def test_best_weights_are_those_of_the_best_epoch(config, make_loop):
     loop, model = make_loop(config(epochs=4, lr=0.05))
     weights = {}
     for event in loop:
         if hasattr(event, "best_epoch"):
             weights[event.epoch] = {k: v.clone() for k, v in model.state_dict().items()}
-    expected = weights[loop.progress.best.epoch]
+    expected = weights[loop.progress.best["epoch"]]
     assert all(torch.equal(loop.best_weights[name], expected[name]) for name in expected)
 
 
 def test_progress_round_trip():
-    progress = Progress(epoch=3, batch=2, step=9, task_sum=0.1 + 0.2, best=Best(1, 1 / 3, 2 / 3))
-    assert Progress.from_dict(progress.to_dict()) == progress
-    assert Progress.from_dict(Progress().to_dict()) == Progress()
+    best = {"epoch": 1, "accuracy": 1 / 3, "loss": 2 / 3}
+    progress = Progress(epoch=3, batch=2, step=9, task_sum=0.1 + 0.2, best=best)
+    progress.last = {"last_accuracy": 0.25}
+    stored = progress.to_dict()
+    assert stored["best"] == best
+    assert stored["last_accuracy"] == 0.25
+    assert Progress.from_dict(stored, 4) == progress
+    assert Progress.from_dict(Progress().to_dict(), 4) == Progress()
+
+
+@pytest.mark.parametrize(
+    ("step", "task_sum", "place"),
+    [(0, 0.0, (1, 0, 0)), (3, 0.5, (1, 3, 3)), (4, 0.5, (1, 4, 4)), (4, 0.0, (2, 0, 0))],
+)
+def test_progress_of_an_earlier_version(step, task_sum, place):
+    """Epochs of four steps; one whose evaluation is still to come has its losses."""
+    stored = {"step": step, "task_sum": task_sum, "ksvd_sum": 0.0, "seconds": 1.0}
+    found = Progress.from_dict(stored, 4)
+    assert (found.epoch, found.batch, found.cases) == place
+    assert (found.step, found.best, found.last) == (step, None, {})
 
 
 # -- numbers that are not finite -------------------------------------------------------------------
@@ -147,7 +157,7 @@ def test_a_bad_layer_is_named(config, make_loop):
 
 def test_bad_inputs_are_named(config, make_loop):
     loop, _ = make_loop(config())
-    loop.train.rows[:] = torch.inf
+    loop.examples.rows[:] = torch.inf
     with pytest.raises(NotFiniteError, match="the inputs are not finite"):
         next(iter(loop))
 

@@ -1,4 +1,4 @@
-"""Batches, shares, random numbers and learning rates are functions of their arguments alone."""
+"""Shares, random numbers and learning rates are functions of their arguments alone."""
 
 import itertools
 
@@ -6,21 +6,7 @@ import pytest
 import torch
 
 from primal_attention.train import RunConfig
-from primal_attention.train.order import batches, from_step, learning_rate, seed_random, share
-
-
-def test_batches_cover_every_case_once():
-    for cases, size in itertools.product([1, 5, 12], [1, 4, 12, 50]):
-        found = batches(cases, size, seed=3, number=2)
-        assert sorted(itertools.chain(*found)) == list(range(cases))
-        assert all(len(batch) == size for batch in found[:-1])
-
-
-def test_batches_depend_on_seed_and_pass():
-    first = batches(50, 7, seed=0, number=1)
-    assert batches(50, 7, seed=0, number=1) == first
-    assert batches(50, 7, seed=0, number=2) != first
-    assert batches(50, 7, seed=1, number=1) != first
+from primal_attention.train.order import from_step, learning_rate, seed_random, share
 
 
 def test_steps_go_through_pass_after_pass():

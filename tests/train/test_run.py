@@ -13,13 +13,12 @@ import pytest
 import torch
 
 from primal_attention.tasks import DataError
+from primal_attention.tasks.classification import objective
 from primal_attention.train import (
     NotFiniteError,
     Observer,
     RunConfig,
     RunError,
-    RunResult,
-    loop,
     read_metrics,
     resume,
     session,
@@ -50,7 +49,7 @@ def test_folder(config, tmp_path):
     assert json.loads((result.run / "environment.json").read_text())["torch"] == torch.__version__
     assert status(result.run) == {"status": "finished", "reason": None}
     assert (
-        RunResult.from_dict(result.run, json.loads((result.run / "result.json").read_text()))
+        type(result).from_dict(result.run, json.loads((result.run / "result.json").read_text()))
         == result
     )
     assert np.sum(result.confusion) == 62
@@ -126,12 +125,12 @@ def test_paper_protocol(config, tmp_path, task):
 
 
 def test_the_chosen_epoch_is_reported(config, tmp_path, monkeypatch, outcome):
-    real = loop.evaluate
+    real = objective.evaluate
 
     def run(*accuracies):
         left = iter(accuracies)
-        stated = lambda *a: dataclasses.replace(real(*a), accuracy=next(left))  # noqa: E731
-        monkeypatch.setattr(loop, "evaluate", stated)
+        stated = lambda *a: dataclasses.replace(real(*a), accuracy=next(left, 0.5))  # noqa: E731
+        monkeypatch.setattr(objective, "evaluate", stated)
         return train(config(epochs=len(accuracies)), root=tmp_path)
 
     two, three = run(0.1, 0.9), run(0.1, 0.9, 0.5)
@@ -248,12 +247,12 @@ def test_best_weights_may_be_ahead_of_the_checkpoint(
 
 def test_the_reported_epoch_is_that_of_the_weights(config, tmp_path, monkeypatch):
     """Best weights are ahead of the checkpoint, and elsewhere their epoch is not the best again."""
-    real_save, real_evaluate = session.save, loop.evaluate
+    real_save, real_evaluate = session.save, objective.evaluate
     first = {}
     accuracies = iter([0.5, 0.6])
 
     def rising(*arguments):
-        return dataclasses.replace(real_evaluate(*arguments), accuracy=next(accuracies))
+        return dataclasses.replace(real_evaluate(*arguments), accuracy=next(accuracies, 0.5))
 
     def full_disk(folder, step, checkpoint):
         best = checkpoint.state["progress"]["best"]
@@ -265,7 +264,7 @@ def test_the_reported_epoch_is_that_of_the_weights(config, tmp_path, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(session, "save", full_disk)
-        patch.setattr(loop, "evaluate", rising)
+        patch.setattr(objective, "evaluate", rising)
         with pytest.raises(RunError, match="no space left"):
             train(config(checkpoint_seconds=0), root=tmp_path, name="run")
     run = tmp_path / "run"
@@ -274,7 +273,7 @@ def test_the_reported_epoch_is_that_of_the_weights(config, tmp_path, monkeypatch
     def level(*arguments):
         return dataclasses.replace(real_evaluate(*arguments), accuracy=0.4)
 
-    monkeypatch.setattr(loop, "evaluate", level)
+    monkeypatch.setattr(objective, "evaluate", level)
     assert resume(run).epoch == 1
     assert json.loads((run / "best.json").read_text())["epoch"] == 1
     assert (run / "best.safetensors").read_bytes() == first["best"]
@@ -309,9 +308,9 @@ def test_weights_of_another_epoch_are_never_reported(config, tmp_path, stop_at, 
         train(config(), root=tmp_path, name="run", observer=stop_at(5))
     forget_best(run)
     (run / "best.json").write_text(json.dumps({"epoch": 2}))
-    real = loop.evaluate
+    real = objective.evaluate
     worst = {"accuracy": 0.0, "loss": 1e9}
-    monkeypatch.setattr(loop, "evaluate", lambda *a: dataclasses.replace(real(*a), **worst))
+    monkeypatch.setattr(objective, "evaluate", lambda *a: dataclasses.replace(real(*a), **worst))
     with pytest.raises(RunError, match=r"has lost the weights of its best epoch, 1; delete"):
         resume(run)
     assert not (run / "result.json").exists()
@@ -367,7 +366,7 @@ def test_observer_is_told_everything(config, tmp_path):
 
     class Listener(Observer):
         def run_started(self, start):
-            told.append(("start", start.step, start.steps, start.train_cases))
+            told.append(("start", start.step, start.steps, "36 series, 4 steps" in start.opening))
 
         def step(self, event):
             told.append(("step", event.step, event.epoch, event.batch, event.batches))
@@ -380,7 +379,7 @@ def test_observer_is_told_everything(config, tmp_path):
 
     train(config(epochs=1), root=tmp_path, observer=Listener())
     steps = [("step", n, 1, n, 4) for n in range(1, 5)]
-    assert told == [("start", 0, 4, 36), *steps, ("epoch", 1, 1), ("finished", "finished")]
+    assert told == [("start", 0, 4, True), *steps, ("epoch", 1, 1), ("finished", "finished")]
 
 
 def test_an_interrupt_after_the_end(config, tmp_path):

@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from primal_attention import tasks
 from primal_attention.tasks import DataStatus, Task, get_task
-from primal_attention.train import RunConfig, resume, train
+from primal_attention.train import resume, train
+from primal_attention.train.config import config_of
 
 NAME = "tests/vowels"
 SETTINGS = {
@@ -79,7 +80,8 @@ def main(run, changes, kill_at):
         if run.exists():
             resume(run)
         else:
-            train(RunConfig(**(SETTINGS | changes)), root=run.parent, name=run.name)
+            settings = changes if "task" in changes else SETTINGS | changes
+            train(config_of(settings), root=run.parent, name=run.name)
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -80,8 +80,8 @@ def train(
     ] = None,
     layers: Layers = None,
     option: Option = None,
-    recipe: Recipe = "default",
-    protocol: Protocol = "holdout",
+    recipe: Recipe = None,
+    protocol: Protocol = None,
     seed: Annotated[int | None, typer.Option(help="Random seed.", show_default="0")] = None,
     seeds: Annotated[
         str | None, typer.Option(help="Several seeds, 0-4 or 0,3,7: mean and interval.")
@@ -91,23 +91,6 @@ def train(
         str | None, typer.Option(help="Name of the run folder.", show_default="task and attention")
     ] = None,
     data_dir: DataDir = None,
-    context: Annotated[
-        int | None, typer.Option(help="Steps that the model sees.", rich_help_panel="Tasks rl/...")
-    ] = None,
-    episodes: Annotated[
-        int | None, typer.Option(help="Episodes of an evaluation.", rich_help_panel="Tasks rl/...")
-    ] = None,
-    target: Annotated[
-        float | None, typer.Option(help="Return to ask for.", rich_help_panel="Tasks rl/...")
-    ] = None,
-    stream: Annotated[
-        bool,
-        typer.Option(help="Evaluate by streams, not by windows.", rich_help_panel="Tasks rl/..."),
-    ] = False,
-    cloning: Annotated[
-        bool,
-        typer.Option(help="Behaviour cloning: without returns.", rich_help_panel="Tasks rl/..."),
-    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
     **options: Any,
@@ -115,35 +98,21 @@ def train(
     """Train a model. Every run has a folder: settings, metrics, checkpoints, result, pictures."""
     from .runs import new_run
 
-    agent = {"context": context, "episodes": episodes, "target": target}
-    agent = {key: value for key, value in agent.items() if value is not None}
     if seed is not None and seeds is not None:
         raise UsageError("--seed and --seeds are both given; expected one of them")
     try:
         chosen = None if seeds is None else parse_seeds(seeds)
-        chosen_attention = usual_attention(task) if attention is None else attention
-        names = parse_attention(chosen_attention, layers)
+        names = parse_attention(usual_attention(task) if attention is None else attention, layers)
         settings = given(options)
         if option:
             settings["options"] = parse_options(option)
     except ValueError as error:
         raise UsageError(str(error)) from error
     settings["seed"] = seed or 0
+    if protocol is not None:
+        settings["protocol"] = protocol
     if data_dir is not None:
         settings["data_dir"] = str(data_dir.absolute())
-    if task.startswith("rl/"):
-        from .rl import new_rl_run, resolve_rl
-
-        if (recipe, protocol) != ("default", "holdout"):
-            raise UsageError(f"--recipe and --protocol are not for {task}; expected neither")
-        settings |= agent | {"stream": stream, "conditioned": not cloning}
-        decision = resolve_rl(task, names, **settings)
-        new_rl_run(decision, chosen, root=out, name=name, quiet=quiet, as_json=as_json)
-        return
-    if agent or stream or cloning:
-        given_ones = [*agent, *(["stream"] if stream else []), *(["cloning"] if cloning else [])]
-        raise UsageError(f"--{given_ones[0]} is for tasks rl/...; expected none with {task}")
-    settings["protocol"] = protocol
     config = resolve(task, names, recipe, **settings)
     new_run(config, chosen, root=out, name=name, quiet=quiet, as_json=as_json)
 
@@ -160,13 +129,6 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Continue a run that was interrupted or killed; it ends as if it had never stopped."""
-    from ..train.decision import is_decision_run
-
-    if is_decision_run(run):
-        from .rl import old_rl_run
-
-        old_rl_run(run, quiet=quiet, as_json=as_json)
-        return
     from .runs import old_run
 
     old_run(run, quiet=quiet, as_json=as_json)
@@ -176,12 +138,11 @@ def resume(
 def list_(as_json: AsJson = False) -> None:
     """Attentions, tasks and recipes."""
     from ..attention import attention_info, available_attentions
-    from ..tasks import Task, available_tasks, get_task
-    from ..tasks.rl import RLTask, rl_tasks
+    from ..tasks import available_tasks, get_task
     from .show import list_json, show_json, show_list
 
     attentions = [attention_info(name) for name in available_attentions()]
-    tasks: list[Task | RLTask] = [*(get_task(name) for name in available_tasks()), *rl_tasks()]
+    tasks = [get_task(name) for name in available_tasks()]
     show_json(list_json(attentions, tasks)) if as_json else show_list(attentions, tasks)
 
 

@@ -37,10 +37,9 @@ def show(context: typer.Context, data_dir: DataDir = None, as_json: AsJson = Fal
                 )
         return
     from ..tasks import data_status
-    from ..tasks.rl import rl_tasks
     from .show import data_json, show_data, show_json
 
-    found = [*data_status(data_dir), *(task.status(data_dir) for task in rl_tasks())]
+    found = data_status(data_dir)
     show_json(data_json(found)) if as_json else show_data(found)
 
 

@@ -1,8 +1,7 @@
-"""The options of `primal train`: one for every field of RunConfig, in panels, with help."""
+"""The options of `primal train`: one for every setting of a run, in panels, with help."""
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import types
 import typing
@@ -12,7 +11,8 @@ from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
-from ..train.config import RunConfig
+from ..train.config import KINDS, RunConfig
+from ..train.fields import help_of, panels
 
 # options that several commands have
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
@@ -38,101 +38,51 @@ Option = Annotated[
 Layers = Annotated[
     int | None, typer.Option(help="Number of layers.", show_default="2, or as named")
 ]
-Recipe = Annotated[str, typer.Option(help="Settings to start from: default or paper.")]
+Recipe = Annotated[
+    str | None, typer.Option(help=help_of(RunConfig, "recipe"), show_default="default")
+]
 Protocol = Annotated[
-    str,
-    typer.Option(
-        help="holdout: choose the epoch on a validation split, use the test set once. "
-        "paper: report the best test epoch."
-    ),
+    str | None, typer.Option(help=help_of(RunConfig, "protocol"), show_default="holdout")
 ]
 
 USUAL_ATTENTION = "primal; for rl/... softmax,softmax,primal"
 
-
-def usual_attention(task: str) -> str:
-    """The attention of a command that names none."""
-    return "softmax,softmax,primal" if task.startswith("rl/") else "primal"
-
-
 F = TypeVar("F", bound=Callable[..., None])
 
-# panel: field: help; the fields that `train` itself declares are missing here
-PANELS: dict[str, dict[str, str]] = {
-    "Attention": {
-        "weights": "Weights of primal attention: data, free or tied.",
-        "rank": "Number s of singular directions of a primal layer.",
-        "rank_multi": "Anchors of data weights: rank times this many rows of the sequence.",
-        "anchor_rule": "How anchors are taken from a sequence: sample or mean.",
-        "eta": "Weight of the KSVD loss.",
-    },
-    "Model": {
-        "width": "Width of the model.",
-        "heads": "Attention heads of a layer.",
-        "feedforward": "Width of the feed-forward part of a layer.",
-        "dropout": "Dropout.",
-        "norm": "Layer norm after (post) or before (pre) each part of a layer.",
-        "activation": "gelu or relu.",
-        "positions": "learned, sinusoidal or none.",
-        "head": "Class scores from the mean over positions (mean, mlp) or from all (flatten).",
-        "normalise": "Statistics of the training set: per channel (channel) or none.",
-        "max_length": "Longer sequences are cut to it; none = the longest for training.",
-    },
-    "Training": {
-        "epochs": "Passes over the training set, each followed by an evaluation.",
-        "epoch_steps": "Steps of an epoch; none = one pass over the training set.",
-        "batch_size": "Series in a batch.",
-        "batching": "random cases, of similar length (bucket), or all padded to one (fixed).",
-        "optimizer": "radam, adam or adamw.",
-        "lr": "Learning rate.",
-        "weight_decay": "Weight decay.",
-        "clip": "Clip the gradient's norm at this value; none = never.",
-        "label_smoothing": "Share of the target spread over all classes.",
-        "augment": "Random changes of images: none, light or deit.",
-        "mixup": "Mix images: parameter of the beta distribution, 0 = off.",
-        "ema": "Evaluate averages of the weights over the steps, e.g. 0.999; none = off.",
-        "schedule": "Learning rate over time: constant, cosine or linear.",
-        "warmup_steps": "Steps over which the learning rate rises from zero.",
-        "validation_fraction": "Part of the training set held out (protocol holdout).",
-    },
-    "Machine": {
-        "precision": "32-true, bf16-mixed, 64-true, ...",
-        "devices": "Devices (processes) on each node.",
-        "nodes": "Nodes.",
-        "accelerator": "auto, cpu, cuda, ...",
-        "checkpoint_seconds": "Time between checkpoints.",
-    },
-}
 
+def usual_attention(task: str) -> str:
+    """The attention of a command that names none: that of the task's settings."""
+    from ..tasks import get_task
 
-def spelled(field: str) -> str:
-    """The option of a setting; where to compute is the device, as everywhere."""
-    return "--device" if field == "accelerator" else f"--{field.replace('_', '-')}"
+    names = get_task(task).settings(task=task).attention
+    return names[0] if len(set(names)) == 1 else ",".join(names)
 
 
 def config_options(command: F) -> F:
-    """Give a command that takes **options one option for each field in PANELS; an option that is
-    not on the command line is None."""
+    """Give a command that takes **options one option for each setting that stands in a panel; an
+    option that is not on the command line is None."""
     own = inspect.signature(command, eval_str=True)
-    hints, defaults = typing.get_type_hints(RunConfig), _defaults()
+    hints = _hints()
     parameters = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    for panel, fields in PANELS.items():
-        shown = panel != "Machine"  # the recipe says what is computed, not where
-        for name, text in fields.items():
-            option = typer.Option(
-                spelled(name),
-                help=text,
-                show_default="from recipe" if shown else str(defaults[name]),
-                rich_help_panel=panel,
-                metavar=f"<{_plain(hints[name]).__name__}>",
+    for panel, fields in panels(*KINDS).items():
+        for name, field in fields.items():
+            kind, word = (
+                _plain(hints[name]),
+                field.metadata["flag"] or f"--{name.replace('_', '-')}",
             )
-            kind = str if _optional(hints[name]) else _plain(hints[name])
+            # the recipe says what is computed, not where
+            default: Any = str(field.default) if panel == "Machine" else "from recipe"
+            shown: dict[str, Any] = {"show_default": default, "metavar": f"<{kind.__name__}>"}
+            option = typer.Option(
+                f"{word}/--no-{word[2:]}" if kind is bool else word,
+                help=field.metadata["help"],
+                rich_help_panel=panel,
+                **({"show_default": False} if kind is bool else shown),
+            )
+            annotation = Annotated[(str if _optional(hints[name]) else kind) | None, option]  # type: ignore[valid-type]
             parameters.append(
                 inspect.Parameter(
-                    name,
-                    inspect.Parameter.KEYWORD_ONLY,
-                    default=None,
-                    annotation=Annotated[kind | None, option],
+                    name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
                 )
             )
     command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -140,17 +90,25 @@ def config_options(command: F) -> F:
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that stand on the command line, as values of RunConfig's fields."""
-    hints = typing.get_type_hints(RunConfig)
-    return {
-        name: _number_or_none(name, value, _plain(hints[name])) if _optional(hints[name]) else value
-        for name, value in options.items()
-        if value is not None
-    }
+    """The options that stand on the command line, as values of settings. A flag turns round what
+    is the default."""
+    hints = _hints()
+    fields = {name: field for panel in panels(*KINDS).values() for name, field in panel.items()}
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if value is None:
+            continue
+        if _plain(hints[name]) is bool:
+            found[name] = fields[name].default is not value
+        else:
+            optional = _optional(hints[name])
+            found[name] = _number_or_none(name, value, _plain(hints[name])) if optional else value
+    return found
 
 
-def _defaults() -> dict[str, Any]:
-    return {field.name: field.default for field in dataclasses.fields(RunConfig)}
+def _hints() -> dict[str, Any]:
+    """The types of all settings; of several kinds that share one, the first one's."""
+    return {name: t for kind in reversed(KINDS) for name, t in typing.get_type_hints(kind).items()}
 
 
 def _optional(hint: Any) -> bool:
@@ -170,4 +128,6 @@ def _number_or_none(name: str, text: str, kind: type) -> float | None:
         return cast(float, kind(text))
     except ValueError:
         expected = "an integer" if kind is int else "a number"
-        raise ValueError(f"{spelled(name)} is {text!r}; expected {expected} or none") from None
+        raise ValueError(
+            f"--{name.replace('_', '-')} is {text!r}; expected {expected} or none"
+        ) from None

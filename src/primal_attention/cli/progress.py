@@ -98,8 +98,7 @@ class Watch(Observer):
     def __init__(self, display: Display) -> None:
         self._display = display
         self.run: Path | None = None
-        self._accuracy = self._store = ""  # of the last epoch; the one that is being built
-        self._began, self._before = 0.0, 0  # when this process began, and the steps done before
+        self._found = self._store = ""  # the last evaluation; the store that is being built
 
     def building(self, event: Building) -> None:
         if event.name != self._store:
@@ -111,7 +110,7 @@ class Watch(Observer):
         self._display.say_seldom(f"{text} {_count(event)}", at_once=ends)
 
     def run_started(self, start: RunStart) -> None:
-        self.run, self._start, self._accuracy, self._first = start.run, start, "", True
+        self.run, self._start, self._found, self._first = start.run, start, "", True
         self._began = time.monotonic()
         self._display.close()
         self._display.say(_opening(start))
@@ -119,22 +118,20 @@ class Watch(Observer):
     def step(self, event: StepEvent) -> None:
         epochs = self._start.config.epochs
         text = f"epoch {event.epoch}/{epochs} step {event.batch}/{event.batches}"
-        self._display.draw(event.step, event.steps, text, f"{_losses(event)}{self._accuracy}")
+        self._display.draw(event.step, event.steps, text, f"{_losses(event)}{self._found}")
 
     def epoch(self, event: EpochEvent) -> None:
-        self._accuracy = f" {event.split} {100 * event.accuracy:.1f} %"
+        self._found = f" {event.found.text}"
         ends = self._first or event.epoch == event.epochs
         self._display.say_seldom(lambda: self._epoch(event), at_once=ends)
         self._first = False
 
     def _epoch(self, event: EpochEvent) -> str:
         pace = (time.monotonic() - self._began) / max(event.step - self._start.step, 1)
+        left = _minutes(pace * (self._start.steps - event.step))
         count = f"{event.epoch:>{len(str(event.epochs))}}/{event.epochs}"
-        return (
-            f"epoch {count}  {_losses(event)} {self._accuracy} (best "
-            f"{100 * event.best_accuracy:.1f} %)  left "
-            f"{_minutes(pace * (self._start.steps - event.step))}"
-        )
+        best = "" if event.best_share is None else f" (best {100 * event.best_share:.1f} %)"
+        return f"epoch {count}  {_losses(event)} {self._found}{best}  left {left}"
 
     def close(self) -> None:
         self._display.close()
@@ -146,13 +143,8 @@ def watch(console: Console, *, quiet: bool) -> Watch:
 
 
 def _opening(start: RunStart) -> str:
-    config = start.config
     done = f", from step {start.step}" if start.step else ""
-    return (
-        f"{config.task}, {' + '.join(config.attention)}, seed {config.seed}, {config.protocol} "
-        f"protocol: {start.parameters:,} parameters, {start.train_cases} series, "
-        f"{start.steps} steps{done}\n{start.run}"
-    )
+    return f"{start.opening}{done}\n{start.run}"
 
 
 def _count(event: Building) -> str:

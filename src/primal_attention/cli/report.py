@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from ..train.config import RunConfig
+    from ..train.config import EngineConfig
 
 EPILOG = "Example: primal report runs/softmax runs/primal bench/first --out report.html"
 
@@ -56,7 +56,7 @@ def report(
     print(f"wrote {written}")
 
 
-def _train_command(config: RunConfig, seeds: Sequence[int]) -> str:
+def _train_command(config: EngineConfig, seeds: Sequence[int]) -> str:
     """The command that trained a run, or the seeds of one."""
     from .settings import UsageError, command_for
 

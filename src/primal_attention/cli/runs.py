@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 import typer
@@ -12,18 +11,18 @@ from rich.console import Console
 
 from ..runs.files import read_json
 from ..train import RunResult, SeedsResult, is_main_process, resume, train, train_seeds
-from ..train.config import RunConfig
+from ..train.config import EngineConfig, config_of
 from ..train.events import Observer
 from . import FAILED, INTERRUPTED
 from .progress import watch
 from .settings import command_for
-from .show import console, show_json, show_result, show_seeds
+from .show import console, show_json, show_rows
 
 Outcome = RunResult | SeedsResult
 
 
 def new_run(
-    config: RunConfig,
+    config: EngineConfig,
     seeds: Sequence[int] | None,
     *,
     root: Path,
@@ -73,31 +72,29 @@ def _finish(outcome: Outcome, as_json: bool) -> None:
     """Draw and print; of several processes only the first does."""
     if not is_main_process():
         return
-    results = [outcome] if isinstance(outcome, RunResult) else list(outcome.results.values())
+    results = outcome.results.values() if isinstance(outcome, SeedsResult) else [outcome]
     for result in results:
         _draw(result.run)
-    config = RunConfig.from_dict(read_json(results[0].run / "config.json"))
+    first = next(iter(results))
+    config = config_of(read_json(first.run / "config.json"))
+
+    def command(*, rival: bool = False, **options: str) -> str:
+        other = ("softmax" if "primal" in config.attention else "primal",)
+        return command_for(config, other * len(config.attention) if rival else None, **options)
+
     if as_json:
-        found = {"run": str(outcome.run), "protocol": config.protocol, **outcome.to_dict()}
-        show_json(found)
-    elif isinstance(outcome, RunResult):
-        show_result(outcome, command_for(config, seeds="0-4"))
+        show_json({"run": str(outcome.run), **first.terms, **outcome.to_dict()})
     else:
-        rival = ("softmax" if "primal" in config.attention else "primal",) * len(config.attention)
-        seeds = ",".join(map(str, outcome.results))
-        show_seeds(outcome, command_for(config, rival, seeds=seeds))
+        show_rows(outcome.rows(command))
     if isinstance(outcome, SeedsResult) and outcome.failed:
         raise typer.Exit(FAILED)
 
 
 def _draw(run: Path) -> None:
     """Pictures beside the result. A run that is done does not fail for want of them."""
-    if find_spec("matplotlib") is None:
-        return
-    from ..report import confusion, curves
-
     try:
-        curves(run, formats=("png",))
-        confusion(run, formats=("png",))
-    except (OSError, ValueError) as error:
+        from ..report.pictures import draw
+
+        draw(run)
+    except Exception as error:  # drivers of films fail in many ways, with types of their own
         console(stderr=True).print(f"no pictures: {error}", highlight=False, markup=False)

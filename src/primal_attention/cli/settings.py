@@ -1,4 +1,4 @@
-"""From a command line to a RunConfig and back."""
+"""From a command line to the settings of a run and back."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 from typer import TyperException
 
 from ..grammar import show_options
-from ..train.config import RunConfig
-from .options import spelled
+from ..train.config import KINDS, EngineConfig
 
 
 class UsageError(TyperException):
@@ -31,43 +30,68 @@ def usage() -> Iterator[None]:
 
 
 def resolve(
-    task: str, attention: tuple[str, ...], recipe: str = "default", **given: Any
-) -> RunConfig:
-    """The settings of a run: RunConfig's defaults, then the recipe's, then those given."""
+    task: str, attention: tuple[str, ...], recipe: str | None = None, **given: Any
+) -> EngineConfig:
+    """The settings of a run: the defaults of the task's settings, then the recipe's, then those
+    given."""
     from ..attention import attention_info
     from ..tasks import get_task
 
     with usage():
         for name in attention:
             attention_info(name)
-        fields = get_task(task).recipe(recipe, attention)
-        fields |= {"task": task, "recipe": recipe, "attention": attention} | given
-        config = RunConfig.from_dict(fields)
+        found = get_task(task)
+        kind = found.settings
+        _check_belongs(task, kind, given | ({} if recipe is None else {"recipe": recipe}))
+        fields = found.recipe(recipe or "default", attention)
+        if "recipe" in _names(kind):
+            fields["recipe"] = recipe or "default"
+        config = kind.from_dict(fields | {"task": task, "attention": attention} | given)
         config.validate()
     return config
 
 
+def _check_belongs(task: str, kind: type[EngineConfig], given: dict[str, Any]) -> None:
+    """Raise if a setting is one of other tasks only."""
+    for name in given:
+        homes = [other for other in KINDS if name in _names(other)]
+        if homes and kind not in homes:
+            option = _option(next(f for f in dataclasses.fields(homes[0]) if f.name == name))
+            raise ValueError(
+                f"{option} is not for {task}; expected it with tasks like {homes[0].EXAMPLE}"
+            )
+
+
+def _option(field: dataclasses.Field[Any]) -> str:
+    return field.metadata.get("flag") or f"--{field.name.replace('_', '-')}"
+
+
+def _names(kind: type[EngineConfig]) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
+
+
 def command_for(
-    config: RunConfig, attention: tuple[str, ...] | None = None, /, **changes: str
+    config: EngineConfig, attention: tuple[str, ...] | None = None, /, **changes: str
 ) -> str:
     """The command that trains with these settings, with another attention or with some options
     changed or added."""
-    plain = resolve(config.task, config.attention, config.recipe)
+    recipe = getattr(config, "recipe", None)
+    plain = resolve(config.task, config.attention, recipe)
     names = config.attention if attention is None else attention
     same = len(set(names)) == 1
-    options = {"attention": names[0] if same else ",".join(names)}
-    if same and len(names) != 2:  # two is what one name stands for
-        options["layers"] = str(len(names))
-    if config.recipe != "default":
-        options["recipe"] = config.recipe
-    for field in dataclasses.fields(RunConfig):
-        value = getattr(config, field.name)
-        shown_apart = field.name in ("attention", "seed", "options")
-        if not shown_apart and value != getattr(plain, field.name):
-            options[field.name] = "none" if value is None else str(value)
     words = ["primal", "train", config.task]
     for text in show_options({n: own for n, own in config.options.items() if n in names}):
         words += ["--option", text]
-    for name, text in (options | changes).items():
-        words += [spelled(name), text]
-    return shlex.join(words)
+    options = {"--attention": names[0] if same else ",".join(names)}
+    if same and len(names) != 2:  # two is what one name stands for
+        options["--layers"] = str(len(names))
+    if recipe not in (None, "default"):
+        options["--recipe"] = recipe
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        shown_apart = field.name in ("attention", "seed", "options")
+        if not shown_apart and value != getattr(plain, field.name):
+            flag = isinstance(value, bool)
+            options[_option(field)] = "" if flag else "none" if value is None else str(value)
+    options |= {f"--{name.replace('_', '-')}": text for name, text in changes.items()}
+    return shlex.join([*words, *(word for pair in options.items() for word in pair if word)])

@@ -15,8 +15,6 @@ from rich.text import Text
 if TYPE_CHECKING:
     from ..attention import AttentionInfo
     from ..tasks import DataStatus, Task
-    from ..tasks.rl import RLTask
-    from ..train import RunResult, SeedsResult
 
 FILE_WIDTH = 240  # of lines that do not go to a terminal
 
@@ -29,41 +27,6 @@ def console(*, stderr: bool = False) -> Console:
 
 def show_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def show_result(result: RunResult, next_command: str) -> None:
-    """The outcome of one run, with what its accuracy is."""
-    rows = {
-        "accuracy": f"{_percent(result.accuracy)}  {result.label}",
-        "protocol": f"{result.protocol}, epoch {result.epoch} was chosen",
-        "model": f"{result.parameters:,} parameters",
-        "cost": f"{result.seconds:.1f} s, peak memory {result.peak_memory_mb:.0f} MB",
-    }
-    if result.cut:
-        rows["note"] = f"test cases cut to the model's length: {result.cut}"
-    show_rows(rows | {"run": str(result.run), "next": next_command})
-
-
-def show_seeds(outcome: SeedsResult, next_command: str) -> None:
-    """The outcome of a run with several seeds."""
-    protocols = dict.fromkeys(result.protocol for result in outcome.results.values())
-    mean = _percent(outcome.mean)
-    if outcome.deviation is not None and outcome.interval is not None:
-        low, high = max(outcome.interval[0], 0.0), min(outcome.interval[1], 1.0)
-        mean += f" ± {100 * outcome.deviation:.1f}, 95 % interval of the mean {100 * low:.1f}"
-        mean += f" to {_percent(high)}"
-    each = (f"{seed}: {_percent(result.accuracy)}" for seed, result in outcome.results.items())
-    rows = {
-        "accuracy": mean,
-        "": outcome.label,
-        "protocol": ", ".join(protocols),
-        "seeds": ", ".join(each),
-        "cost": f"{sum(r.seconds for r in outcome.results.values()):.1f} s",
-        "run": str(outcome.run),
-        "next": next_command,
-    }
-    rows |= {f"seed {seed}": f"failed: {reason}" for seed, reason in outcome.failed.items()}
-    show_rows(rows)
 
 
 def show_rows(rows: dict[str, str]) -> None:
@@ -148,9 +111,7 @@ def show_data(found: Sequence[DataStatus]) -> None:
 ABILITIES = ("causal", "cross", "streaming", "any_length", "pair_masks")
 
 
-def list_json(
-    attentions: Sequence[AttentionInfo], tasks: Sequence[Task | RLTask]
-) -> dict[str, Any]:
+def list_json(attentions: Sequence[AttentionInfo], tasks: Sequence[Task]) -> dict[str, Any]:
     return {
         "attentions": [
             {
@@ -169,7 +130,7 @@ def list_json(
     }
 
 
-def show_list(attentions: Sequence[AttentionInfo], tasks: Sequence[Task | RLTask]) -> None:
+def show_list(attentions: Sequence[AttentionInfo], tasks: Sequence[Task]) -> None:
     show_table(
         ["attention", "time", *(ability.replace("_", " ") for ability in ABILITIES), "paper"],
         [[info.name, info.cost, *_yes_or_no(info), info.paper] for info in attentions],
@@ -180,7 +141,3 @@ def show_list(attentions: Sequence[AttentionInfo], tasks: Sequence[Task | RLTask
 
 def _yes_or_no(info: AttentionInfo) -> list[str]:
     return ["yes" if getattr(info, ability) else "no" for ability in ABILITIES]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

@@ -22,11 +22,11 @@ from .options import (
     Recipe,
     usual_attention,
 )
-from .settings import UsageError, resolve, usage
+from .settings import resolve, usage
 
 if TYPE_CHECKING:
+    from ..train.config import EngineConfig
     from ..train.sweep import Place, Point
-    from ..train.sweep.configs import Config
 
 EPILOG = (
     "Example: primal sweep uea/JapaneseVowels rank=20,30,40 eta=0,0.1,0.2,0.5 --recipe paper "
@@ -67,8 +67,8 @@ def sweep(
         ),
     ] = None,
     layers: Layers = None,
-    recipe: Recipe = "default",
-    protocol: Protocol = "holdout",
+    recipe: Recipe = None,
+    protocol: Protocol = None,
     seeds: Annotated[str, typer.Option(help="Seeds of every point, 0-4 or 0,3,7.")] = "0",
     search: Annotated[
         int | None,
@@ -133,21 +133,17 @@ def _base(
     task: str,
     attention: str | None,
     layers: int | None,
-    recipe: str,
-    protocol: str,
+    recipe: str | None,
+    protocol: str | None,
     data_dir: Path | None,
-) -> Config:
+) -> EngineConfig:
     """The settings that all runs share."""
-    place: dict[str, Any] = {} if data_dir is None else {"data_dir": str(data_dir.absolute())}
+    given: dict[str, Any] = {} if data_dir is None else {"data_dir": str(data_dir.absolute())}
+    if protocol is not None:
+        given["protocol"] = protocol
     with usage():
         names = parse_attention(usual_attention(task) if attention is None else attention, layers)
-    if not task.startswith("rl/"):
-        return resolve(task, names, recipe, protocol=protocol, **place)
-    from .rl import resolve_rl
-
-    if (recipe, protocol) != ("default", "holdout"):
-        raise UsageError(f"--recipe and --protocol are not for {task}; expected neither")
-    return resolve_rl(task, names, **place).resolved()
+    return resolve(task, names, recipe, **given)
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from pathlib import Path
 from ..bench import match_accuracies, read_results
 from ..runs.extras import is_installed
 from ..runs.files import explained, write_bytes
+from ..train.config import EngineConfig
 from ..train.sweep import Point, Store, make_map, points_csv, summarise, varied
-from ..train.sweep.configs import Config
 from ..train.sweep.space import Space
 from .bench_figures import bubbles, growth
 from .sweep_figures import sweep_map
@@ -34,7 +34,7 @@ def draw_bench(folder: Path, accuracies: Mapping[str, float]) -> str:
 
 
 def write_sweep(
-    configs: Sequence[Config], space: Space, store: Store
+    configs: Sequence[EngineConfig], space: Space, store: Store
 ) -> tuple[list[Point], list[Path]]:
     """The points of a sweep, and the files about them in its store: results.csv, and over two
     settings map.csv with a picture."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from matplotlib.axes import Axes
 
-    from ..tasks.rl import Environment
+    from ..tasks.rl.environments import Environment
     from ..tasks.rl.film import Episode
 
 

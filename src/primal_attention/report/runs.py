@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,30 +13,12 @@ import numpy.typing as npt
 from ..runs.errors import RunError
 from ..runs.files import read_json
 from ..runs.metrics import read_metrics
-from ..train.config import RunConfig
+from ..tasks import get_task
+from ..tasks.classification.result import ClassificationResult
+from ..tasks.objective import Measure, RunResult
+from ..train.config import EngineConfig, RunConfig
 
 Curve = dict[int, float]  # by epoch or step, where it is known
-
-
-class Measure(NamedTuple):
-    """What a run is judged by."""
-
-    name: str
-    unit: str = ""
-
-    @property
-    def axis(self) -> str:
-        return f"{self.name}, {self.unit}" if self.unit else self.name
-
-    def clip(self, value: float) -> float:
-        """A per cent lies between 0 and 100."""
-        return min(max(value, 0.0), 100.0) if self.unit == "%" else value
-
-    def text(self, value: float) -> str:
-        return f"{value:.1f}\N{NO-BREAK SPACE}{self.unit}" if self.unit else f"{value:.1f}"
-
-
-ACCURACY, SCORE = Measure("accuracy", "%"), Measure("normalised score")
 
 
 @dataclass(frozen=True)
@@ -48,7 +30,7 @@ class Trained:
     and layer, as training wrote them; empty for runs that did not."""
 
     path: Path
-    config: RunConfig
+    config: EngineConfig
     measure: Measure
     value: float
     label: str
@@ -79,11 +61,7 @@ def read_run(path: Path | str) -> Trained:
     """Read a run folder; a RunError says in one sentence what is wrong with it."""
     path = Path(path)
     try:
-        if not (path / "result.json").exists():
-            raise RunError(f"{path} has no result.json; expected the folder of a finished run")
-        settings = read_json(path / "config.json")
-        acts = str(settings.get("task", "")).startswith("rl/")
-        return _agent(path, settings) if acts else _classifier(path, settings)
+        return _read(path)
     except RunError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -92,69 +70,63 @@ def read_run(path: Path | str) -> Trained:
         raise RunError(f"{path} cannot be read as a finished run: {reason}") from error
 
 
-def _classifier(path: Path, settings: dict[str, Any]) -> Trained:
-    lines, result = read_metrics(path), read_json(path / "result.json")
-    epochs = [line for line in lines if line["kind"] == "epoch"]
-    if not epochs:
-        raise RunError(f"{path / 'metrics.jsonl'} has no epoch; expected one line for each")
+def _read(path: Path) -> Trained:
+    if not (path / "result.json").exists():
+        raise RunError(f"{path} has no result.json; expected the folder of a finished run")
+    settings, result = read_json(path / "config.json"), read_json(path / "result.json")
+    lines = read_metrics(path)
+    config, kind = _kinds(settings)
+    label, judged = kind.told(result, [line for line in lines if line["kind"] == "epoch"])
+    measure = kind.measure
+    values = _curve(lines, "epoch", measure.key, measure.shown(1.0))
+    return Trained(
+        path=path,
+        config=config,
+        measure=measure,
+        value=measure.shown(float(result[measure.key])),
+        label=label,
+        protocol=getattr(config, "protocol", None),
+        judged=judged,
+        chosen=int(result.get("epoch", max(values, default=config.epochs))),
+        task_loss=_curve(lines, "epoch", "task_loss"),
+        ksvd_loss=_curve(lines, "epoch", "ksvd_loss"),
+        values=values,
+        ksvd_by_step=_curve(lines, "step", "ksvd_loss"),
+        settings=settings,
+        result=result,
+        environment=_environment(path),
+        **_classes(path, result),
+        primal_layers=_layers(lines),
+    )
+
+
+def _kinds(settings: dict[str, Any]) -> tuple[EngineConfig, type[RunResult]]:
+    """The settings of a run, and the kind of its result; a task that is not here is taken for one
+    that learns classes."""
+    try:
+        task = get_task(str(settings.get("task")))
+    except ValueError:
+        return RunConfig.from_dict(settings), ClassificationResult
+    return task.settings.from_dict(settings), task.objective.result_class
+
+
+def _classes(path: Path, result: dict[str, Any]) -> dict[str, Any]:
+    """Classes and confusion matrix, if there are any."""
+    if "classes" not in result:
+        return {}
     classes = tuple(str(name) for name in result["classes"])
     confusion = np.array(result["confusion"], dtype=np.int64)
     if not classes or confusion.shape != (len(classes),) * 2:
         raise RunError(
-            f"{path / 'result.json'} has {len(classes)} classes and a confusion matrix of "
-            f"shape {confusion.shape}; expected one row and column a class"
+            f"{path / 'result.json'} has {len(classes)} classes and a confusion matrix of shape "
+            f"{confusion.shape}; expected one row and column a class"
         )
-    config = RunConfig.from_dict(settings)
-    return Trained(
-        config=config,
-        measure=ACCURACY,
-        value=100 * float(result["accuracy"]),
-        label=str(result["label"]),
-        protocol=config.protocol,
-        judged=epochs[-1]["split"],
-        chosen=int(result["epoch"]),
-        values=_curve(lines, "epoch", "accuracy", 100.0),
-        classes=classes,
-        confusion=confusion,
-        **_common(path, lines, result, settings),
-    )
+    return {"classes": classes, "confusion": confusion}
 
 
-def _agent(path: Path, settings: dict[str, Any]) -> Trained:
-    """A run that learned to act: its score is that of the last epoch."""
-    from ..train.decision.config import DecisionConfig
-
-    result, lines = read_json(path / "result.json"), read_metrics(path)
-    config = DecisionConfig.from_dict(settings).engine()
-    scores = _curve(lines, "epoch", "score")
-    return Trained(
-        config=config,
-        measure=SCORE,
-        value=float(result["score"]),
-        label=f"mean of {len(result['returns'])} episodes after the last epoch",
-        protocol=None,
-        judged="episodes after each epoch",
-        chosen=max(scores, default=config.epochs),
-        values=scores,
-        **_common(path, lines, result, settings),
-    )
-
-
-def _common(
-    path: Path, lines: list[dict[str, Any]], result: dict[str, Any], settings: dict[str, Any]
-) -> dict[str, Any]:
-    """What runs of all kinds have, as fields of `Trained`."""
+def _environment(path: Path) -> dict[str, Any]:
     place = path / "environment.json"
-    return {
-        "path": path,
-        "task_loss": _curve(lines, "epoch", "task_loss"),
-        "ksvd_loss": _curve(lines, "epoch", "ksvd_loss"),
-        "ksvd_by_step": _curve(lines, "step", "ksvd_loss"),
-        "settings": settings,
-        "result": result,
-        "environment": dict(read_json(place)) if place.exists() else {},
-        "primal_layers": _layers(lines),
-    }
+    return dict(read_json(place)) if place.exists() else {}
 
 
 def _layers(lines: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:

@@ -10,8 +10,7 @@ from typing import Any
 
 from ..bench.arena import PEER_OPTIONS
 from ..tasks import get_task
-from ..train.config import RunConfig
-from ..train.sweep.configs import Config
+from ..train.config import EngineConfig, RunConfig
 from .decisions import decision_config
 from .paper_tables import Figure, PaperTable, table
 
@@ -44,7 +43,7 @@ class Cell:
     row: str
     column: str
     figure: Figure
-    config: Config | None = None
+    config: EngineConfig | None = None
     why: str = ""
 
 

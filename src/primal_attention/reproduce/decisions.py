@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..tasks.rl import get_rl_task
-from ..train.decision import DecisionConfig
+from ..tasks import get_task
+from ..train.config import DecisionConfig
 
 ATTENTIONS: Mapping[str, str] = {
     "DT": "softmax", "Linear.": "linear", "Re.": "reformer", "Per.": "performer",
@@ -27,7 +27,7 @@ def decision_config(
 ) -> tuple[DecisionConfig | None, str]:
     """The paper's settings for a cell, or why nothing fills it."""
     task, attention, own = _recipe(name, row, column)
-    status = get_rl_task(task).status(data_dir)
+    status = get_task(task).status(data_dir)
     if status.missing:
         return None, f"needs D4RL's episodes: {status.how_to_get}"
     config = DecisionConfig(task=task, attention=attention, data_dir=data_dir, **own)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from ..bench import Watch
 from ..names import check_choice
-from ..train.config import CHOICES
+from ..train.config import CHOICES, EngineConfig
 from ..train.sweep import Store, Terms, adopt, reopen, work
-from ..train.sweep.configs import Config
 from .cells import Cell, cells_of
 from .efficiency import efficiency_lines, measure
 from .lines import Line, trained_lines
@@ -19,7 +18,7 @@ from .paper_tables import table
 from .spectra import spectra_cells, spectra_lines
 
 NO_EPOCHS = ("table3", "table4", "table7")  # training steps, and scores after the last epoch
-Engine = Callable[[Sequence[Config], Store, Terms], None]  # does runs, wherever
+Engine = Callable[[Sequence[EngineConfig], Store, Terms], None]  # does runs, wherever
 
 
 def fill(

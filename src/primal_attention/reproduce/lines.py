@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..train.sweep.configs import Config, key_of
+from ..train.config import EngineConfig
+from ..train.sweep.configs import key_of
 from ..train.sweep.store import Outcome
 from .cells import Cell
 from .decisions import not_d4rl
@@ -86,7 +87,7 @@ def _line(
     )
 
 
-def outcome_of(config: Config, seed: int, outcomes: Mapping[str, Outcome]) -> Outcome | None:
+def outcome_of(config: EngineConfig, seed: int, outcomes: Mapping[str, Outcome]) -> Outcome | None:
     """What became of the run of a configuration with a seed; None if it was not done."""
     return outcomes.get(key_of(dataclasses.replace(config, seed=seed)))
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from ..tasks.lra.recipes import PLANS
 from ..tasks.uea.archive import ARCHIVE
-from ..train.decision import DecisionConfig
-from ..train.sweep.configs import Config, key_of
+from ..train.config import DecisionConfig, EngineConfig
+from ..train.sweep.configs import key_of
 from .cells import Cell
 
 PEER = 0.25  # what a cell of a peer is worth, beside one of the paper's models or the Transformer
@@ -24,14 +24,14 @@ ARENA_LENGTHS = {
 IMAGES, PATCHES = 126_689, 197  # of ImageNet-100, and of DeiT-Small/16
 
 
-def ordered(cells: Sequence[Cell], seeds: Sequence[int]) -> list[Config]:
+def ordered(cells: Sequence[Cell], seeds: Sequence[int]) -> list[EngineConfig]:
     """The runs of the cells, those that tell most for their time first; each run once.
 
     What the seed number j (from 0) of a cell tells is w sqrt(n) / (1 + j)^2, with n test cases (an
     interval shrinks with their root) and w = 1, or a quarter for peers. Its time is taken as
     proportional to `work`.
     """
-    runs: dict[str, tuple[float, Config]] = {}
+    runs: dict[str, tuple[float, EngineConfig]] = {}
     for cell in cells:
         if cell.config is None:
             continue
@@ -42,13 +42,13 @@ def ordered(cells: Sequence[Cell], seeds: Sequence[int]) -> list[Config]:
     return [config for _, config in sorted(runs.values(), key=lambda run: -run[0])]
 
 
-def worth(config: Config) -> float:
+def worth(config: EngineConfig) -> float:
     """What a first run tells."""
     ours = all(name in ("softmax", "primal") for name in config.attention)
     return (1.0 if ours else PEER) * math.sqrt(_test_cases(config.task))
 
 
-def work(config: Config) -> float:
+def work(config: EngineConfig) -> float:
     """The multiplications of a training, roughly: for every position and layer the projections and
     the feed-forward part, and for softmax its row of the attention matrix."""
     positions, length = _positions(config)
@@ -59,7 +59,7 @@ def work(config: Config) -> float:
     return float(positions * rows)
 
 
-def _positions(config: Config) -> tuple[int, int]:
+def _positions(config: EngineConfig) -> tuple[int, int]:
     """The positions that a training sees, and the length of its sequences."""
     family, _, name = config.task.partition("/")
     if isinstance(config, DecisionConfig):

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..runs.errors import RunError
 from ..runs.files import explained, read_json
 from ..tasks import get_task
-from ..train.config import RunConfig
-from ..train.sweep.configs import Config
+from ..train.config import EngineConfig, RunConfig
 from ..train.sweep.store import Outcome
 from .cells import MODELS, Cell, cells_of
 from .lines import QUICK_REASON, Line, outcome_of, state
@@ -96,7 +95,7 @@ def _missing(cells: Sequence[Cell], seeds: Sequence[int], outcomes: Mapping[str,
     return "the runs of Table 1 have no weights"
 
 
-def _finished(config: Config, seed: int, outcomes: Mapping[str, Outcome]) -> Path | None:
+def _finished(config: EngineConfig, seed: int, outcomes: Mapping[str, Outcome]) -> Path | None:
     found = outcome_of(config, seed, outcomes)
     if found is None or found.status != "finished":
         return None
@@ -116,14 +115,14 @@ def ranks_of(run: Path) -> list[float]:
 def load_run(run: Path, inputs: int) -> tuple[nn.Module, list[tuple[Tensor, Tensor]]]:
     """The best weights of a run, and calls with the first `inputs` cases of the set that chose its
     epoch, one each. A RunError says what the run lacks."""
+    from ..tasks.classification.objective import Classification
     from ..train.checkpoint import tensors_from_bytes
-    from ..train.data import load_data
 
     if not (run / WEIGHTS).exists():
         raise RunError(f"{run} has no {WEIGHTS}; expected a run that ended an epoch")
     config = RunConfig.from_dict(read_json(run / "config.json"))
-    data = load_data(config)
-    model = get_task(config.task).model(config, data.reader.shape)
+    data = Classification.load(get_task(config.task), config)
+    model = data.model()
     with explained(f"read {run / WEIGHTS}"):
         model.load_state_dict(tensors_from_bytes((run / WEIGHTS).read_bytes()))
     batches = [data.selection.__getitems__([i]) for i in range(min(inputs, len(data.selection)))]

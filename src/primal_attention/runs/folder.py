@@ -6,7 +6,8 @@ data.json         fingerprints of the data
 status.json       "running", "interrupted", "failed" (with the reason) or "finished"
 metrics.jsonl     losses of every step, accuracy of every epoch
 checkpoints/      the last two
-best.safetensors, best.json   the weights of the best epoch
+best.safetensors, best.json   the weights of the best epoch, where one is chosen
+last.safetensors              else those of the last
 result.json       what came out
 """
 

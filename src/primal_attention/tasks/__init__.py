@@ -1,17 +1,22 @@
-"""Benchmarks by name: their data, what is known about it, and how to train on it."""
+"""Benchmarks by name: their data, what is known about it, what is learned, and how to train on it.
+
+Names are imported when they are first used, so that settings can be read without torch.
+"""
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..names import unknown
 from ..plugins import load_plugins
 from .base import DataError, DataStatus, Task
-from .examples import Batch
-from .images import image_tasks
-from .lra import arena_tasks
-from .series import Normaliser, SeriesData, SeriesSet, stratified_split
-from .uea import archive_tasks
+
+if TYPE_CHECKING:
+    from .examples import Batch
+    from .series import Normaliser, SeriesData, SeriesSet, stratified_split
 
 __all__ = [
     "Batch",
@@ -28,14 +33,38 @@ __all__ = [
     "stratified_split",
 ]
 
-_tasks: dict[str, Task] = {
-    task.name: task for task in (*archive_tasks(), *arena_tasks(), *image_tasks())
+_tasks: dict[str, Task] = {}  # of others, and what stands in for our own
+_FAMILIES = {
+    "uea": (".uea", "archive_tasks"),
+    "lra": (".lra", "arena_tasks"),
+    "images": (".images", "image_tasks"),
+    "rl": (".rl.sets", "rl_tasks"),
 }
+_HOMES = {"Batch": ".examples"}  # other names are those of series
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, ".series"), __name__), name)
+
+
+@cache
+def _family(prefix: str) -> dict[str, Task]:
+    """The tasks of the package whose names begin so; read when they are first asked for."""
+    if prefix not in _FAMILIES:
+        return {}
+    home, name = _FAMILIES[prefix]
+    return {task.name: task for task in getattr(import_module(home, __name__), name)()}
+
+
+def _find(name: str) -> Task | None:
+    return _tasks.get(name) or _family(name.partition("/")[0]).get(name)
 
 
 def register_task(task: Task) -> None:
     """Make a task available under its name."""
-    if task.name in _tasks:
+    if _find(task.name) is not None:
         raise ValueError(f"task {task.name!r} is registered twice")
     _tasks[task.name] = task
 
@@ -43,14 +72,16 @@ def register_task(task: Task) -> None:
 def available_tasks() -> tuple[str, ...]:
     """The names that `get_task` knows."""
     load_plugins()
-    return tuple(sorted(_tasks))
+    return tuple(sorted({*_tasks, *(name for prefix in _FAMILIES for name in _family(prefix))}))
 
 
 def get_task(name: str) -> Task:
     """A task by name, e.g. `get_task("uea/JapaneseVowels")`."""
-    if name not in _tasks and name not in (known := available_tasks()):
-        raise ValueError(unknown("task", name, known))
-    return _tasks[name]
+    if (task := _find(name)) is None:
+        known = available_tasks()  # with those of plugins
+        if (task := _find(name)) is None:
+            raise ValueError(unknown("task", name, known))
+    return task
 
 
 def data_status(data_dir: Path | str | None = None) -> list[DataStatus]:

@@ -1,4 +1,4 @@
-"""What a benchmark is: data, facts about it, and the settings to train with."""
+"""What a benchmark is: data, facts about it, an objective, and the settings to train with."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..names import unknown
-from .examples import Part, Reader, Settings
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from .examples import Reader, Settings
+    from .objective import Objective
+    from .settings import EngineConfig
 
 
 class DataError(ValueError):
@@ -41,6 +44,8 @@ class Task(ABC):
     A benchmark that comes with a "validation" split says so in `splits`; of another, a part of the
     training set is held out. Where the name does not say which data it is, since it is what the
     user's folder holds, `any_data` is set: then runs are told apart by where their data lies.
+
+    A task learns classes unless it brings other `settings` and another `objective`.
     """
 
     splits: tuple[str, ...] = field(default=("train", "test"), kw_only=True)
@@ -50,15 +55,33 @@ class Task(ABC):
     description: str
     recipes: Mapping[str, Mapping[str, Any]]
 
+    @property
+    def settings(self) -> type[EngineConfig]:
+        """The settings of its runs."""
+        from .classification.settings import RunConfig
+
+        return RunConfig
+
+    @property
+    def objective(self) -> type[Objective[Any, Any]]:
+        """What its runs learn, and how they are judged."""
+        from .classification.objective import Classification
+
+        return Classification
+
     @abstractmethod
     def load(
         self, data_dir: Path | str | None = None, *, splits: Sequence[str] = ("train", "test")
-    ) -> Mapping[str, Part]:
+    ) -> Mapping[str, Any]:
         """The splits asked for, and no other is read; their facts are verified."""
 
     @abstractmethod
     def status(self, data_dir: Path | str | None = None) -> DataStatus:
         """Where the splits lie; nothing is read."""
+
+    def place(self, data_dir: Path | str | None = None) -> str:
+        """Where the training data lies, if the name does not say which data it is; else ""."""
+        return self.status(data_dir).places.get("train", "") if self.any_data else ""
 
     def reader(self, train: Any, settings: Settings) -> Reader:
         """What makes examples of the splits, learned from the training part: here of series."""

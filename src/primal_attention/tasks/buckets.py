@@ -1,4 +1,4 @@
-"""Batches of sequences of similar length, so that short ones do not pay for long ones."""
+"""The batches of a pass over the cases: any cases, or sequences of similar length."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ import torch
 POOL = 50  # batches that are sorted together: enough to be similar, few enough to stay mixed
 
 
+def shuffled_batches(cases: int, batch_size: int, seed: int, number: int) -> list[list[int]]:
+    """The indices of the batches of a pass over all cases, passes counted from 1; the last batch
+    may be smaller."""
+    order = np.random.default_rng([seed, number]).permutation(cases).tolist()
+    return [order[first : first + batch_size] for first in range(0, cases, batch_size)]
+
+
 def bucket_batches(
     lengths: npt.ArrayLike | torch.Tensor,
     batch_size: int,
@@ -17,7 +24,8 @@ def bucket_batches(
     *,
     pool: int = POOL,
 ) -> list[list[int]]:
-    """The indices of the batches of an epoch, a function of (seed, epoch) alone.
+    """The indices of the batches of an epoch, a function of (seed, epoch) alone. Short sequences do
+    not pay for long ones.
 
     The cases are shuffled, sorted by length within pools of `pool` batches, and cut into batches,
     whose order is shuffled again. Every case is in exactly one batch; one batch may be smaller.

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ..runs.errors import NotFiniteError, RunError
 from ..runs.metrics import read_metrics
-from .config import RunConfig
-from .events import Audience, EpochEvent, Observer, RunResult, RunStart, StepEvent
+from ..tasks.objective import RunResult
+from .config import DecisionConfig, EngineConfig, RunConfig
+from .events import Audience, EpochEvent, Observer, RunStart, StepEvent
 from .launch import is_main_process, processes
 from .run import begin, go_on, read_config, read_result
 from .seeds import SEEDS_FILE, SeedsResult, begin_seeds, check_seeds, go_on_seeds, read_seeds
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 __all__ = [
+    "DecisionConfig",
     "EpochEvent",
     "NotFiniteError",
     "Observer",
@@ -43,7 +45,7 @@ __all__ = [
 
 
 def train(
-    config: RunConfig,
+    config: EngineConfig,
     *,
     root: Path | str = "runs",
     name: str | None = None,
@@ -61,7 +63,7 @@ def train(
 
 
 def train_seeds(
-    config: RunConfig,
+    config: EngineConfig,
     seeds: Sequence[int],
     *,
     root: Path | str = "runs",
@@ -89,7 +91,7 @@ def resume(run: Path | str, *, observer: Observer | None = None) -> RunResult | 
 
 
 @contextmanager
-def _observed(config: RunConfig, observer: Observer | None) -> Iterator[Fabric]:
+def _observed(config: EngineConfig, observer: Observer | None) -> Iterator[Fabric]:
     """The processes of a run; in the first one, the observer hears of stores that are built."""
     with processes(config) as fabric:
         from ..tasks.stores import heard_by  # imports torch

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..tasks.examples import Batch
-
 
 @torch.no_grad()
-def describe(model: nn.Module, batch: Batch) -> str:
+def describe(model: nn.Module, inputs: Sequence[Any]) -> str:
     """ "; <what> of <where> is not finite" for the first parameter, input, layer output or gradient
     that is not, "" if all are."""
     for name, parameter in _named_parameters(model):
         if not parameter.isfinite().all():
             return f"; the parameter {name} is not finite"
-    if batch.inputs.is_floating_point() and not batch.inputs.isfinite().all():
+    floats = [one for one in inputs if isinstance(one, Tensor) and one.is_floating_point()]
+    if not all(one.isfinite().all() for one in floats):
         return "; the inputs are not finite"
-    layer = _first_layer(model, batch)
+    layer = _first_layer(model, inputs)
     if layer:
         return f"; the output of {layer} is not finite"
     for name, parameter in _named_parameters(model):
@@ -38,8 +38,8 @@ def _bare(model: nn.Module) -> nn.Module:
     return inner if isinstance(inner, nn.Module) else model
 
 
-def _first_layer(model: nn.Module, batch: Batch) -> str | None:
-    """Run the batch again; the name of the first module, in order of execution, whose output is not
+def _first_layer(model: nn.Module, inputs: Sequence[Any]) -> str | None:
+    """Run the model again; the name of the first module, in order of execution, whose output is not
     finite though it is part of no other such module before it."""
     found: list[str] = []
 
@@ -54,7 +54,7 @@ def _first_layer(model: nn.Module, batch: Batch) -> str | None:
     bare = _bare(model)
     hooks = [m.register_forward_hook(watch(n)) for n, m in bare.named_modules() if n]
     try:
-        model(batch.inputs, batch.padding)
+        model(*inputs)
     finally:
         for hook in hooks:
             hook.remove()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .config import RunConfig
+from ..tasks.objective import Found, RunResult
+from .config import EngineConfig
 
 if TYPE_CHECKING:
     from ..tasks.stores import Building
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunStart:
-    """A run begins or goes on; `step` of `steps` are done already."""
+    """A run begins or goes on; `step` of `steps` are done already. `opening` says what it is, in a
+    line."""
 
     run: Path
-    config: RunConfig
+    config: EngineConfig
     parameters: int
-    train_cases: int
+    opening: str
     step: int
     steps: int
 
@@ -45,76 +46,39 @@ class StepEvent:
 
     def to_metrics(self) -> dict[str, Any]:
         """What metrics.jsonl keeps; no times, so that a resumed run writes the same."""
-        return {
-            "epoch": self.epoch,
-            "step": self.step,
-            "task_loss": self.task_loss,
-            "ksvd_loss": self.ksvd_loss,
-            "grad_norm": self.grad_norm,
-            "lr": self.lr,
-        }
+        return {k: v for k, v in asdict(self).items() if k not in ("steps", "batch", "batches")}
 
 
 @dataclass(frozen=True)
 class EpochEvent:
-    """An epoch is done. task_loss and ksvd_loss are means over its cases during training; accuracy
-    and loss are those on `split`, "validation" or "test", after it; primal_layers are J and Lambda
-    on its first cases, as `primal_layers` in layers.py says."""
+    """An epoch is done. task_loss and ksvd_loss are means over it during training; `found` is what
+    the evaluation after it found, `share` what was measured as a share of the whole; `best_epoch`
+    and `best_share` are those of the best so far, if one is chosen. primal_layers are J and Lambda
+    on some cases, as `primal_layers` in layers.py says."""
 
     epoch: int
     epochs: int
     step: int
     task_loss: float
     ksvd_loss: float | None
-    split: str
-    accuracy: float
-    loss: float
-    best_epoch: int
-    best_accuracy: float
-    seconds: float  # since the start of the run, without interruptions
+    found: Found
+    share: float
+    best_epoch: int | None = None
+    best_share: float | None = None
+    seconds: float | None = None  # since the start of the run, without interruptions; if told
     primal_layers: dict[str, LayerRecord] = field(default_factory=dict)
 
     def to_metrics(self) -> dict[str, Any]:
         """What metrics.jsonl keeps."""
-        left_out = ("epochs", "best_epoch", "best_accuracy")
-        return {k: v for k, v in dataclasses.asdict(self).items() if k not in left_out}
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What a run is worth. `label` says what `accuracy` is; `epoch` is the one that was chosen.
-
-    last_accuracy is that of the last epoch on the set that chose the epoch (validation with
-    "holdout", test with "paper"), validation_accuracy that of the chosen epoch ("holdout" only).
-    `confusion[i][j]` counts the cases of class i that were taken for class j. `cut` is how many
-    evaluated series were cut to the longest training series. peak_memory_mb is the most that the
-    main process ever had in memory.
-    """
-
-    run: Path
-    protocol: str
-    label: str
-    accuracy: float
-    epoch: int
-    last_accuracy: float
-    validation_accuracy: float | None
-    classes: tuple[str, ...]
-    confusion: list[list[int]]
-    cut: int
-    seconds: float
-    parameters: int
-    peak_memory_mb: float
-    status: str = "finished"
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON has it; the folder is left out, so that it can be moved."""
-        values = {**dataclasses.asdict(self), "classes": list(self.classes)}
-        del values["run"]
-        return values
-
-    @classmethod
-    def from_dict(cls, run: Path, values: Mapping[str, Any]) -> RunResult:
-        return cls(**{**values, "run": run, "classes": tuple(values["classes"])})
+        return {
+            "epoch": self.epoch,
+            "step": self.step,
+            "task_loss": self.task_loss,
+            "ksvd_loss": self.ksvd_loss,
+            **self.found.metrics,
+            **({} if self.seconds is None else {"seconds": self.seconds}),
+            "primal_layers": self.primal_layers,
+        }
 
 
 class Observer:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sys
 
-from .config import RunConfig
+from .config import config_of
 from .launch import READY, member
 from .run import serve
 
 
 def main() -> None:
     rank, port, settings = sys.argv[1:]
-    config = RunConfig.from_dict(json.loads(settings))
+    config = config_of(json.loads(settings))
     print(READY, flush=True)
     with member(config, int(rank), int(port)) as fabric:
         serve(fabric)

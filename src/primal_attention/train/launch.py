@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ..runs.errors import RunError
 from ..runs.extras import needs_extra
-from .config import RunConfig
+from .config import EngineConfig
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -39,7 +39,7 @@ def is_main_process() -> bool:
 
 
 @contextmanager
-def processes(config: RunConfig) -> Iterator[Fabric]:
+def processes(config: EngineConfig) -> Iterator[Fabric]:
     """Fabric, ready to use, in every process of a run; the same code runs in each."""
     if under_torchrun():
         local, world = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
@@ -58,7 +58,7 @@ def processes(config: RunConfig) -> Iterator[Fabric]:
             fabric.broadcast(None)  # no more runs
 
 
-def _launch(config: RunConfig, devices: int, nodes: int, environment: Any = None) -> Fabric:
+def _launch(config: EngineConfig, devices: int, nodes: int, environment: Any = None) -> Fabric:
     with needs_extra("train", "training needs"):
         import safetensors  # noqa: F401
         from lightning_fabric import Fabric
@@ -86,7 +86,7 @@ def _launch(config: RunConfig, devices: int, nodes: int, environment: Any = None
 
 
 @contextmanager
-def member(config: RunConfig, rank: int, port: int) -> Iterator[Fabric]:
+def member(config: EngineConfig, rank: int, port: int) -> Iterator[Fabric]:
     """Fabric in process `rank` of those on this machine; everything global is restored after it."""
     import torch
     from lightning_fabric.plugins.environments.lightning import LightningEnvironment
@@ -114,7 +114,7 @@ def member(config: RunConfig, rank: int, port: int) -> Iterator[Fabric]:
 
 
 @contextmanager
-def _helpers(config: RunConfig) -> Iterator[int]:
+def _helpers(config: EngineConfig) -> Iterator[int]:
     """Start the processes 1, 2, ... on this machine; gives the port where all meet."""
     from lightning_fabric.plugins.environments.lightning import find_free_network_port
 
@@ -138,7 +138,7 @@ def _helpers(config: RunConfig) -> Iterator[int]:
 
 @contextmanager
 def _helper(
-    config: RunConfig, rank: int, port: int
+    config: EngineConfig, rank: int, port: int
 ) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with (

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from ..attention import PrimalAttention
 from ..theory.objective import objective
 
-CASES = 8  # that are looked at after an epoch
 QUANTILES = (0.1, 0.5, 0.9)
 
 LayerRecord = dict[str, list[float | None]]

@@ -1,6 +1,7 @@
-"""The training loop: batches, losses, steps, epochs. It knows nothing of files.
+"""The training loop: batches, losses, steps, epochs. It knows nothing of files, and of what is
+learned only what the objective says.
 
-for event in Loop(fabric, config, model, optimizer, train, selection, "validation"):
+for event in Loop(fabric, config, model, optimizer, objective):
     ...    # after each step and epoch; `loop.progress` is then a state to continue from
 """
 
@@ -10,37 +11,22 @@ import dataclasses
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, cast
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ..runs.errors import NotFiniteError
-from ..tasks.buckets import bucket_batches
-from ..tasks.examples import Batch, Examples
+from ..tasks.objective import Found, Objective
 from ..theory.loss import ksvd_loss
 from .average import Average, in_use
-from .config import RunConfig
+from .config import EngineConfig
 from .diagnose import describe
-from .evaluate import TOKENS, evaluate, similar_lengths
 from .events import EpochEvent, StepEvent
-from .layers import CASES, LayerRecord, primal_layers
-from .order import batches, from_step, learning_rate, seed_random, share
-
-
-@dataclass
-class Best:
-    """The epoch with the highest accuracy, among equals the one with the lowest loss."""
-
-    epoch: int
-    accuracy: float
-    loss: float
-
-    def beaten_by(self, other: Best) -> bool:
-        return (other.accuracy, -other.loss) > (self.accuracy, -self.loss)
+from .layers import LayerRecord, primal_layers
+from .order import from_step, learning_rate, seed_random, share
 
 
 @dataclass
@@ -50,45 +36,56 @@ class Progress:
     epoch: int = 1  # the one under way
     batch: int = 0  # batches of it that are done
     step: int = 0  # steps done in all
-    cases: int = 0  # of the epoch so far
+    cases: int = 0  # of the epoch so far, or batches: what its losses are means over
     task_sum: float = 0.0  # over them
     ksvd_sum: float = 0.0
-    best: Best | None = None
-    last_accuracy: float = 0.0
+    best: dict[str, Any] | None = None  # the epoch, and what the objective keeps of it
+    last: dict[str, float] = field(default_factory=dict)  # {"last_<measured>": of the last epoch}
     seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)  # JSON keeps floats to the last bit
+        """As JSON has it, which keeps floats to the last bit."""
+        values = dataclasses.asdict(self)
+        last: dict[str, Any] = values.pop("last")
+        return values | last
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Progress:
-        best = values["best"]
-        return cls(**{**values, "best": None if best is None else Best(**best)})
+    def from_dict(cls, values: dict[str, Any], batches: int) -> Progress:
+        """The inverse, where an epoch has so many batches."""
+        if "epoch" not in values:  # as runs that learn to act had it in earlier versions
+            done, within = divmod(values["step"], batches)
+            waits = done > 0 and within == 0 and values["task_sum"] != 0  # for its evaluation
+            within = batches if waits else within
+            place = {"epoch": done + (not waits), "batch": within, "cases": within}
+            values = values | place | {"best": None}
+        names = {f.name for f in dataclasses.fields(cls)} - {"last"}
+        known = {name: value for name, value in values.items() if name in names}
+        return cls(**known, last={k: v for k, v in values.items() if k not in names})
 
 
 class Loop:
     """Trains a model that Fabric has set up; iterating yields an event after each step and epoch.
 
     Set `stop` to end after the step under way; `stopped` then tells. `best_weights` are those of
-    the best epoch so far. Several processes share each batch, and their gradients are those of one.
+    the best epoch so far, if the objective keeps it; `last` is what the evaluation after the last
+    epoch found. Several processes share each batch, and their gradients are those of one.
     """
 
     def __init__(
         self,
         fabric: Fabric,
-        config: RunConfig,
+        config: EngineConfig,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
-        train: Examples,
-        selection: Examples,
-        split: str,
+        objective: Objective[Any, Any],
     ) -> None:
         self.fabric, self.config, self.model, self.optimizer = fabric, config, model, optimizer
-        self.train, self.selection, self.split = train, selection, split
-        self.progress = Progress()
+        self.objective, self.examples = objective, objective.examples
+        self.progress = Progress(last=self._named(0.0))
         self.average = None if config.ema is None else Average(model, config.ema)
         self.best_weights: dict[str, Tensor] = {}
-        self.pass_batches = math.ceil(len(train) / config.batch_size)
+        self.last: Found | None = None
+        self.pass_batches = math.ceil(len(self.examples) / config.batch_size)
         self.batches = config.epoch_steps or self.pass_batches  # of an epoch
         self.steps = self.batches * config.epochs
         self.eta = config.eta if "primal" in config.attention else 0.0
@@ -105,24 +102,24 @@ class Loop:
         """Time at work, without interruptions."""
         return time.monotonic() - self._began
 
+    def weights(self) -> dict[str, Tensor]:
+        """Those that count now: the averages, or the model's."""
+        if self.average is not None:
+            return self.average.for_model(self.model)
+        return self.model.state_dict()
+
     def __iter__(self) -> Iterator[StepEvent | EpochEvent]:
         while self.progress.epoch <= self.config.epochs:
             epoch = self.progress.epoch
             self.model.train()
             step, last = self.progress.step, epoch * self.batches
-            for indices in from_step(self._pass, self.pass_batches, step, last):
+            for indices in from_step(self.objective.batches, self.pass_batches, step, last):
                 yield self._step(indices)
                 if self._stops():
                     return
             yield self._end_epoch()
             if self._stops():
                 return
-
-    def _pass(self, number: int) -> list[list[int]]:
-        config = self.config
-        if config.batching == "bucket":
-            return bucket_batches(self.train.lengths, config.batch_size, config.seed, number)
-        return batches(len(self.train), config.batch_size, config.seed, number)
 
     def _stops(self) -> bool:
         if self.fabric.world_size == 1:  # several have agreed on it in `_measure`
@@ -134,27 +131,27 @@ class Loop:
     def _step(self, indices: list[int]) -> StepEvent:
         progress, fabric = self.progress, self.fabric
         own = share(indices, fabric.global_rank, fabric.world_size)
-        # without a share: somebody's case with weight zero, since all must take part
         self._seed()
-        batch = fabric.to_device(self.train.__getitems__(own or indices[:1]))
-        # DDP takes the mean over processes; this makes it the mean over cases
-        weight = len(own) * fabric.world_size / len(indices)
-        task, ksvd = self._losses(batch)
-        loss = task if ksvd is None else task + self.eta * ksvd
+        # without a share: somebody's case with weight zero, since all must take part
+        batch = fabric.to_device(self.examples.__getitems__(own or indices[:1]))
+        task = self.objective.loss(self.model, batch)
+        ksvd = ksvd_loss(self.model) if self.eta else None
+        weights = self._weights(own, indices)
         self.optimizer.zero_grad()
-        fabric.backward(loss if weight == 1.0 else loss * weight)
+        fabric.backward(self._total(task, ksvd, weights))
         norm = torch.nn.utils.get_total_norm(self._gradients())
-        task_loss, ksvd_value, grad_norm = self._measure(task, ksvd, norm, weight)
+        task_loss, ksvd_value, grad_norm = self._measure(task, ksvd, norm, weights)
         if not math.isfinite(task_loss + ksvd_value + grad_norm):
             self._fail(batch, task_loss, ksvd_value)
         lr = learning_rate(self.config, progress.step, self.steps)
         self._update(lr, grad_norm)
+        count = len(indices) if self.objective.mean_over_cases else 1
         progress.step += 1
         progress.batch += 1
-        progress.cases += len(indices)
+        progress.cases += count
         progress.seconds = self.seconds()
-        progress.task_sum += task_loss * len(indices)
-        progress.ksvd_sum += ksvd_value * len(indices)
+        progress.task_sum += task_loss * count
+        progress.ksvd_sum += ksvd_value * count
         return StepEvent(
             epoch=progress.epoch,
             step=progress.step,
@@ -169,24 +166,32 @@ class Loop:
 
     def _seed(self) -> None:
         """The random numbers of a step depend on nothing else."""
-        step, rank = self.progress.step, self.fabric.global_rank
-        seed_random(self.fabric.device, self.config.seed, step, rank)
+        key = self.objective.random_key(self.progress.step, self.fabric.global_rank)
+        seed_random(self.fabric.device, self.config.seed, *key)
 
-    def _losses(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Means over the cases of a batch: cross-entropy and the KSVD loss (10)."""
-        logits = self.model(batch.inputs, batch.padding)
-        smoothing = self.config.label_smoothing
-        task = F.cross_entropy(logits, batch.targets, label_smoothing=smoothing)
-        return task, ksvd_loss(self.model) if self.eta else None
+    def _weights(self, own: list[int], indices: list[int]) -> tuple[float, float]:
+        """Of the task loss and the KSVD loss of this process's share. DDP takes the mean over
+        processes; they make it the mean over the terms of the loss, and over the cases."""
+        world, terms = self.fabric.world_size, self.objective.terms
+        if world == 1:
+            return 1.0, 1.0
+        return terms(own) * world / terms(indices), len(own) * world / len(indices)
+
+    def _total(self, task: Tensor, ksvd: Tensor | None, weights: tuple[float, float]) -> Tensor:
+        of_task, of_ksvd = weights
+        if ksvd is not None and of_task != of_ksvd:
+            return of_task * task + self.eta * of_ksvd * ksvd
+        loss = task if ksvd is None else task + self.eta * ksvd
+        return loss if of_task == 1.0 else loss * of_task
 
     def _measure(
-        self, task: Tensor, ksvd: Tensor | None, norm: Tensor, weight: float
+        self, task: Tensor, ksvd: Tensor | None, norm: Tensor, weights: tuple[float, float]
     ) -> tuple[float, float, float]:
         """The losses over all processes, and the norm, in one transfer from the device."""
         zero = task.new_zeros(())
         values = torch.stack([task, zero if ksvd is None else ksvd, norm]).detach()
         if self.fabric.world_size > 1:
-            values[:2] *= weight
+            values[:2] *= values.new_tensor(weights)
             everything = torch.cat([values, values.new_tensor([self.stop])])
             values = cast(Tensor, self.fabric.all_reduce(everything, reduce_op="mean"))
             self.stopped = values[3].item() > 0  # all processes stop after the same step
@@ -195,9 +200,7 @@ class Loop:
 
     @torch.no_grad()
     def _update(self, lr: float, grad_norm: float) -> None:
-        clip = self.config.clip
-        if clip is not None and grad_norm > clip:
-            torch._foreach_mul_(self._gradients(), clip / grad_norm)
+        self.objective.clip_(self._gradients(), grad_norm)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
@@ -207,7 +210,7 @@ class Loop:
     def _gradients(self) -> list[Tensor]:
         return [p.grad for p in self._parameters if p.grad is not None]
 
-    def _fail(self, batch: Batch, task_loss: float, ksvd_value: float) -> NoReturn:
+    def _fail(self, batch: Any, task_loss: float, ksvd_value: float) -> NoReturn:
         """Raise; the weights are still those before the step."""
         progress = self.progress
         if not math.isfinite(task_loss):
@@ -217,7 +220,7 @@ class Loop:
         else:
             term = "the losses are finite but the gradient is not"
         self._seed()  # the same dropout again
-        where = describe(self.model, batch)
+        where = describe(self.model, self.objective.inputs(batch))
         raise NotFiniteError(
             f"training stopped in epoch {progress.epoch}, step {progress.step + 1}: {term}{where}"
         )
@@ -225,18 +228,14 @@ class Loop:
     # -- the end of an epoch ---------------------------------------------------------------------
 
     def _end_epoch(self) -> EpochEvent:
-        progress = self.progress
+        progress, measure = self.progress, self.objective.result_class.measure
         with in_use(self.average, self.model):
-            found = evaluate(self.fabric, self.model, self.selection)
+            found = self.objective.evaluate(self.fabric, self.model, progress.epoch)
             layers = self._primal_layers()
-        if not math.isfinite(found.loss):
-            raise NotFiniteError(
-                f"training stopped in epoch {progress.epoch}: the {self.split} loss is {found.loss}"
-            )
-        this = Best(progress.epoch, found.accuracy, found.loss)
-        if progress.best is None or progress.best.beaten_by(this):
-            progress.best = this
-            self._keep_weights()
+        if self.objective.kept:
+            self._choose(found)
+        self.last, best = found, progress.best
+        progress.last = self._named(found.metrics[measure.key])
         progress.seconds = self.seconds()
         event = EpochEvent(
             epoch=progress.epoch,
@@ -244,32 +243,37 @@ class Loop:
             step=progress.step,
             task_loss=progress.task_sum / progress.cases,
             ksvd_loss=progress.ksvd_sum / progress.cases if self.eta else None,
-            split=self.split,
-            accuracy=found.accuracy,
-            loss=found.loss,
-            best_epoch=progress.best.epoch,
-            best_accuracy=progress.best.accuracy,
-            seconds=progress.seconds,
+            found=found,
+            share=measure.share(found.metrics[measure.key]),
+            best_epoch=best["epoch"] if best else None,
+            best_share=measure.share(best[measure.key]) if best else None,
+            seconds=progress.seconds if self.objective.tells_seconds else None,
             primal_layers=layers,
         )
         progress.epoch += 1
         progress.batch, progress.cases = 0, 0
         progress.task_sum, progress.ksvd_sum = 0.0, 0.0
-        progress.last_accuracy = found.accuracy
         return event
 
-    def _primal_layers(self) -> dict[str, LayerRecord]:
-        """J and Lambda on the first cases of the selection; every process looks at them all."""
-        groups = similar_lengths(self.selection.lengths[:CASES].numpy(), TOKENS)
-        looked_at = (self.fabric.to_device(self.selection.__getitems__(g)) for g in groups)
-        return primal_layers(self.model, ((one.inputs, one.padding) for one in looked_at))
+    def _named(self, figure: float) -> dict[str, float]:
+        """The measured figure of the last epoch, where another one may count."""
+        key = self.objective.result_class.measure.key
+        return {f"last_{key}": figure} if self.objective.kept else {}
 
-    def _keep_weights(self) -> None:
-        weights = self.model.state_dict()
-        if self.average is not None:
-            weights = self.average.for_model(self.model)
-        for name, tensor in weights.items():
+    def _choose(self, found: Found) -> None:
+        """Keep the epoch if it is better than those before."""
+        numbers = {name: found.metrics[name] for name in self.objective.kept}
+        best, rank = self.progress.best, self.objective.rank
+        if best is not None and rank(numbers) <= rank(best):
+            return
+        self.progress.best = {"epoch": self.progress.epoch, **numbers}
+        for name, tensor in self.weights().items():
             if name in self.best_weights:
                 self.best_weights[name].copy_(tensor)
             else:
                 self.best_weights[name] = tensor.detach().clone()
+
+    def _primal_layers(self) -> dict[str, LayerRecord]:
+        """J and Lambda on some cases; every process looks at them all."""
+        batches = map(self.fabric.to_device, self.objective.looked_at())
+        return primal_layers(self.model, map(self.objective.inputs, batches))

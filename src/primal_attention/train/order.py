@@ -8,17 +8,9 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator
 
-import numpy as np
 import torch
 
-from .config import RunConfig
-
-
-def batches(cases: int, batch_size: int, seed: int, number: int) -> list[list[int]]:
-    """The indices of the batches of a pass over all cases, passes counted from 1; the last batch
-    may be smaller."""
-    order = np.random.default_rng([seed, number]).permutation(cases).tolist()
-    return [order[first : first + batch_size] for first in range(0, cases, batch_size)]
+from .config import EngineConfig
 
 
 def from_step(
@@ -54,7 +46,7 @@ def seed_random(device: torch.device, *key: int | str) -> None:
         torch.mps.manual_seed(number)
 
 
-def learning_rate(config: RunConfig, step: int, steps: int) -> float:
+def learning_rate(config: EngineConfig, step: int, steps: int) -> float:
     """The learning rate of a step, counted from 0, of `steps` in all: a linear warm-up, then
     constant, or down to zero along a line or half a cosine."""
     if step < config.warmup_steps:

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..runs.errors import NotFiniteError, RunError
 from ..runs.files import explained, read_json, write_json
-from ..runs.folder import create_folder, folder_stem, locked
+from ..runs.folder import create_folder, locked
 from ..runs.statistics import mean_interval
-from .config import RunConfig
-from .events import Observer, RunResult
-from .run import begin, go_on
+from ..tasks.objective import Command, RunResult
+from .config import EngineConfig, config_of
+from .events import Observer
+from .run import begin, go_on, load
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -30,22 +31,25 @@ SEEDS_FILE = "seeds.json"
 
 @dataclass(frozen=True)
 class SeedsResult:
-    """What a configuration is worth over seeds. `interval` is the 95 % interval of the mean by
-    Student's t, `deviation` the sample standard deviation; None with fewer than two results."""
+    """What a configuration is worth over seeds: the mean of what is measured. `interval` is the
+    95 % interval of the mean by Student's t, `deviation` the sample standard deviation; None with
+    fewer than two results."""
 
     run: Path
-    label: str
     results: dict[int, RunResult]  # by seed
     failed: dict[int, str]  # seed: reason
     mean: float
     deviation: float | None
     interval: tuple[float, float] | None
 
+    @property
+    def first(self) -> RunResult:
+        return next(iter(self.results.values()))
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         return {
-            "label": self.label,
-            "accuracies": {str(seed): r.accuracy for seed, r in self.results.items()},
+            **type(self.first).seed_documents(self.results),
             "failed": {str(seed): reason for seed, reason in self.failed.items()},
             "mean": self.mean,
             "deviation": self.deviation,
@@ -53,8 +57,20 @@ class SeedsResult:
             "seconds": sum(r.seconds for r in self.results.values()),
         }
 
+    def rows(self, command: Command) -> dict[str, str]:
+        """What a person reads."""
+        measure = self.first.measure
+        unit = f" {measure.unit}" if measure.unit else ""
+        mean = f"{measure.shown(self.mean):.1f}{unit}"
+        if self.deviation is not None and self.interval is not None:
+            low, high = (measure.clip(measure.shown(end)) for end in self.interval)
+            mean += f" ± {measure.shown(self.deviation):.1f}, 95 % interval of the mean {low:.1f}"
+            mean += f" to {high:.1f}{unit}"
+        failed = {f"seed {seed}": f"failed: {reason}" for seed, reason in self.failed.items()}
+        return type(self.first).seed_rows(self.results, mean, command) | failed
 
-def check_seeds(config: RunConfig, seeds: Sequence[int]) -> None:
+
+def check_seeds(config: EngineConfig, seeds: Sequence[int]) -> None:
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds is {list(seeds)}; expected different integers, at least one")
     for seed in seeds:
@@ -63,7 +79,7 @@ def check_seeds(config: RunConfig, seeds: Sequence[int]) -> None:
 
 def begin_seeds(
     fabric: Fabric,
-    config: RunConfig,
+    config: EngineConfig,
     seeds: Sequence[int],
     *,
     root: Path | str,
@@ -71,18 +87,11 @@ def begin_seeds(
     observer: Observer | None,
 ) -> SeedsResult:
     """Make the folder and train one seed after the other. The settings are valid."""
-    from .data import load_data  # imports torch
-
     folder = None
     if fabric.is_global_zero:
-        load_data(dataclasses.replace(config, seed=seeds[0]))  # without data there is no folder
+        load(dataclasses.replace(config, seed=seeds[0]))  # without data there is no folder
         document = {"config": config.to_dict(), "seeds": list(seeds)}
-        folder = create_folder(
-            root,
-            name,
-            f"{folder_stem(config.task, config.attention)}-seeds",
-            {SEEDS_FILE: document},
-        )
+        folder = create_folder(root, name, f"{config.stem()}-seeds", {SEEDS_FILE: document})
     told: dict[str, Any] = fabric.broadcast({"folder": str(folder)})
     return go_on_seeds(fabric, Path(told["folder"]), observer=observer)
 
@@ -114,16 +123,14 @@ def go_on_seeds(fabric: Fabric, folder: Path, *, observer: Observer | None) -> S
     return summary
 
 
-def read_seeds(folder: Path) -> tuple[RunConfig, list[int]]:
+def read_seeds(folder: Path) -> tuple[EngineConfig, list[int]]:
     """The settings and the seeds of a folder."""
     document = read_json(folder / SEEDS_FILE)
-    return RunConfig.from_dict(document["config"]), document["seeds"]
+    return config_of(document["config"]), document["seeds"]
 
 
 def _summarise(folder: Path, results: dict[int, RunResult], failed: dict[int, str]) -> SeedsResult:
     if not results:
         raise RunError(f"every seed failed: {next(iter(failed.values()))}")
-    accuracies = [result.accuracy for result in results.values()]
-    mean, deviation, interval = mean_interval(accuracies)
-    label = next(iter(results.values())).label
-    return SeedsResult(folder, label, results, failed, mean, deviation, interval)
+    figures = [result.figure for result in results.values()]
+    return SeedsResult(folder, results, failed, *mean_interval(figures))

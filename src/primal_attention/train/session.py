@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGINT, SIGTERM, default_int_handler, getsignal, signal
 from threading import current_thread, main_thread
+from typing import Any
 
 from lightning_fabric import Fabric
 from safetensors import SafetensorError
@@ -18,7 +19,7 @@ from torch import Tensor
 from ..runs.errors import RunError
 from ..runs.files import explained, read_json, write_bytes, write_json
 from ..runs.metrics import MetricsFile
-from ..tasks import get_task
+from ..tasks.objective import Objective, RunResult
 from .checkpoint import (
     Checkpoint,
     clean,
@@ -29,20 +30,13 @@ from .checkpoint import (
     tensors_from_bytes,
     tensors_to_bytes,
 )
-from .config import RunConfig
-from .data import RunData
-from .evaluate import evaluate
-from .events import Audience, EpochEvent, Observer, RunResult, RunStart
+from .config import EngineConfig
+from .events import Audience, EpochEvent, Observer, RunStart
 from .loop import Loop, Progress
 from .optim import make_optimizer
 from .order import seed_random
 
 AVERAGE = "average/"  # before the names of averaged weights in a checkpoint
-LABELS = {
-    "test": "test accuracy of the epoch with the best validation accuracy",
-    "validation": "validation accuracy; no test set here",
-    "paper": "best TEST epoch: selected on the test set",
-}
 
 
 class Session:
@@ -51,12 +45,12 @@ class Session:
     def __init__(
         self,
         fabric: Fabric,
-        config: RunConfig,
-        data: RunData,
+        config: EngineConfig,
+        objective: Objective[Any, Any],
         path: Path,
         observer: Observer | None,
     ) -> None:
-        self.fabric, self.config, self.data, self.path = fabric, config, data, path
+        self.fabric, self.config, self.objective, self.path = fabric, config, objective, path
         self.writes = fabric.is_global_zero
         if self.writes:
             self._check_data()
@@ -104,27 +98,27 @@ class Session:
 
     def _check_data(self) -> None:
         """The data of a resumed run must be what it was."""
-        path = self.path / "data.json"
+        path, found = self.path / "data.json", self.objective.fingerprints
         if not path.exists():
             with explained(f"write into {self.path}"):
-                write_json(path, self.data.fingerprints)
-        elif read_json(path) != self.data.fingerprints:
+                write_json(path, found)
+        elif read_json(path) != found:
             raise RunError(
                 f"the data of {self.config.task} is not what {self.path} began with; expected the "
                 "same files"
             )
 
     def _make_loop(self, checkpoint: Checkpoint | None) -> Loop:
-        config, data = self.config, self.data
+        config = self.config
         seed_random(self.fabric.device, config.seed, "weights")
-        model = get_task(config.task).model(config, data.reader.shape)
+        model = self.objective.model()
         self.parameters = sum(p.numel() for p in model.parameters())
         optimizer = make_optimizer(
             config.optimizer, model.parameters(), lr=config.lr, weight_decay=config.weight_decay
         )
         self.bare_model, self.bare_optimizer = model, optimizer
         ready, steps = self.fabric.setup(model, optimizer)
-        loop = Loop(self.fabric, config, ready, steps, data.train, data.selection, data.split)
+        loop = Loop(self.fabric, config, ready, steps, self.objective)
         if checkpoint is not None:
             if checkpoint.state["config"] != config.fingerprint():
                 raise RunError(
@@ -142,9 +136,9 @@ class Session:
                 for name, tensor in average.items():
                     loop.average.weights[name].copy_(tensor)
             load_optimizer_state(model, optimizer, checkpoint.optimizer, checkpoint.scalars)
-            loop.continue_from(Progress.from_dict(checkpoint.state["progress"]))
+            loop.continue_from(Progress.from_dict(checkpoint.state["progress"], loop.batches))
             if loop.progress.best is not None:
-                best = checkpoint.best or self._read_best(loop.progress.best.epoch)
+                best = checkpoint.best or self._read_best(loop.progress.best["epoch"])
                 loop.best_weights = {n: t.to(self.fabric.device) for n, t in best.items()}
         return loop
 
@@ -153,7 +147,7 @@ class Session:
             run=self.path,
             config=self.config,
             parameters=self.parameters,
-            train_cases=len(self.data.train),
+            opening=self.objective.opening(self.parameters, self.loop.steps),
             step=self.loop.progress.step,
             steps=self.loop.steps,
         )
@@ -170,7 +164,7 @@ class Session:
         if self.metrics is None:
             return
         progress = self.loop.progress
-        if self.loop.best_weights and progress.best and progress.best.epoch != self.saved_best:
+        if self.loop.best_weights and progress.best and progress.best["epoch"] != self.saved_best:
             self._write_best()
         tensors, scalars = optimizer_state(self.bare_model, self.bare_optimizer)
         state = {
@@ -189,12 +183,11 @@ class Session:
         best = self.loop.progress.best
         if best is None:
             return
-        facts = {"epoch": best.epoch, "split": self.data.split}
-        facts |= {"accuracy": best.accuracy, "loss": best.loss}
+        facts = {"epoch": best["epoch"], **self.objective.selection_facts, **best}
         with explained(f"save the best weights in {self.path}"):
             write_bytes(self.path / "best.safetensors", tensors_to_bytes(self.loop.best_weights))
             write_json(self.path / "best.json", facts)
-        self.saved_best = best.epoch
+        self.saved_best = best["epoch"]
 
     def _read_best(self, epoch: int) -> dict[str, Tensor]:
         """The weights of the best epoch, for a checkpoint of an earlier version without them.
@@ -213,35 +206,27 @@ class Session:
     # -- end -------------------------------------------------------------------------------------
 
     def _result(self) -> RunResult:
-        """Evaluate the best weights: the only time that "holdout" reads the test set."""
-        loop, data = self.loop, self.data
+        """Of the weights that count: those of the best epoch, or of the last."""
+        loop, objective = self.loop, self.objective
         best = loop.progress.best
-        if best is None:
-            raise RuntimeError("a run of at least one epoch has a best one")
-        if not loop.best_weights:
+        if best is not None and not loop.best_weights:
             raise RunError(
-                f"{self.path} has lost the weights of its best epoch, {best.epoch}; delete "
+                f"{self.path} has lost the weights of its best epoch, {best['epoch']}; delete "
                 f"{self.checkpoint_folder} to train from the beginning"
             )
-        loop.model.load_state_dict(loop.best_weights)
-        test = data.read_test()
-        reported = data.selection if test is None else test
-        found = evaluate(self.fabric, loop.model, reported)
-        paper = self.config.protocol == "paper"
-        return RunResult(
+        loop.model.load_state_dict(loop.best_weights if objective.kept else loop.weights())
+        if self.writes and not objective.kept:
+            with explained(f"write into {self.path}"):
+                weights = tensors_to_bytes(self.bare_model.state_dict())
+                write_bytes(self.path / "last.safetensors", weights)
+        last = next(iter(loop.progress.last.values()), 0.0)
+        found = objective.result(self.fabric, loop.model, best, last, loop.last)
+        return objective.result_class(
             run=self.path,
-            protocol=self.config.protocol,
-            label=LABELS["paper" if paper else "validation" if test is None else "test"],
-            accuracy=found.accuracy,
-            epoch=best.epoch,
-            last_accuracy=loop.progress.last_accuracy,
-            validation_accuracy=None if paper else best.accuracy,
-            classes=reported.classes,
-            confusion=found.confusion.tolist(),
-            cut=reported.cut,
             seconds=loop.seconds(),
             parameters=self.parameters,
             peak_memory_mb=peak_memory_mb(),
+            **found,
         )
 
 

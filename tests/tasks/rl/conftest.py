@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from primal_attention.tasks.rl import Trajectories
+from primal_attention.tasks.rl.trajectories import Trajectories
 
 
 def draw(lengths=(5, 3, 4), *, ends="tut", state_dim=3, action_dim=2, seed=0):

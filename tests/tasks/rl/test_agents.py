@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from primal_attention.models.decision import DecisionTransformer
-from primal_attention.tasks.rl import StreamAgent, WindowAgent, make_agent
+from primal_attention.tasks.rl.agents import StreamAgent, WindowAgent, make_agent
 from primal_attention.tasks.rl.speed import decisions_per_second
 
 STEPS = 13

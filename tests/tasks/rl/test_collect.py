@@ -5,9 +5,9 @@ import pytest
 
 from primal_attention.tasks import DataError
 from primal_attention.tasks.rl import collect as module
-from primal_attention.tasks.rl import get_rl_task
 from primal_attention.tasks.rl.collect import PENDULUM, cast_policies, collect, record
 from primal_attention.tasks.rl.policies import Diluted, LinearPolicy, digest
+from primal_attention.tasks.rl.sets import get_rl_task
 
 pytest.importorskip("gymnasium")
 pytest.importorskip("mujoco")
@@ -82,7 +82,7 @@ def test_a_relative_folder(tmp_path, monkeypatch):
     pytest.importorskip("minari")
     monkeypatch.chdir(tmp_path)
     collect(TASK, "data", episodes=2)
-    assert len(TASK.load(tmp_path / "data")) == 2
+    assert len(TASK.episodes(tmp_path / "data")) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
@@ -124,7 +124,7 @@ def test_an_interrupted_recording_goes_on(tmp_path, monkeypatch, form):
     assert played == [0, 1, 2, 3, 4, 5, 6]
     assert told[-1] == (4, 4)
     collect(TASK, tmp_path / "b", episodes=7, form=form)
-    resumed, straight = TASK.load(tmp_path / "a"), TASK.load(tmp_path / "b")
+    resumed, straight = TASK.episodes(tmp_path / "a"), TASK.episodes(tmp_path / "b")
     assert resumed.fingerprint() == straight.fingerprint()
     assert (made.episodes, made.steps) == (7, resumed.steps)
     assert made.best_decile == pytest.approx(resumed.best_decile())
@@ -149,7 +149,9 @@ def test_a_recording_goes_on_with_the_same_policies_only(tmp_path, monkeypatch):
         collect(TASK, tmp_path / "a", **policy(0.0), progress=interrupt)
     collect(TASK, tmp_path / "a", **policy(1.0))
     collect(TASK, tmp_path / "b", **policy(1.0))
-    assert TASK.load(tmp_path / "a").fingerprint() == TASK.load(tmp_path / "b").fingerprint()
+    assert (
+        TASK.episodes(tmp_path / "a").fingerprint() == TASK.episodes(tmp_path / "b").fingerprint()
+    )
 
 
 def test_minari_reads_what_is_written(tmp_path, monkeypatch):
@@ -157,7 +159,7 @@ def test_minari_reads_what_is_written(tmp_path, monkeypatch):
     collect(TASK, tmp_path, episodes=3)
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     theirs = minari.load_dataset("collected/invertedpendulum/medium-replay-v0")
-    ours = TASK.load(tmp_path)
+    ours = TASK.episodes(tmp_path)
     assert theirs.total_episodes == len(ours) == 3
     for number, episode in enumerate(theirs.iterate_episodes()):
         own = ours.subset([number])

@@ -3,8 +3,8 @@
 import pytest
 
 from primal_attention.tasks import DataError
-from primal_attention.tasks.rl import extra, get_environment
-from primal_attention.tasks.rl.environments import check_fits
+from primal_attention.tasks.rl import extra
+from primal_attention.tasks.rl.environments import check_fits, get_environment
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from primal_attention.tasks import DataError
-from primal_attention.tasks.rl import get_rl_task, read_d4rl, read_minari, write_d4rl
+from primal_attention.tasks.rl.files import read_d4rl, read_minari, write_d4rl
+from primal_attention.tasks.rl.sets import get_rl_task
 
 h5py = pytest.importorskip("h5py")
 
@@ -245,11 +246,11 @@ def test_the_newest_d4rl_file_is_taken(d4rl_file, tmp_path):
     d4rl_file("d4rl/hopper_medium.hdf5")
     newest = d4rl_file("d4rl/hopper_medium-v2.hdf5")
     assert task.find(tmp_path) == newest
-    assert len(task.load(tmp_path)) == 3
+    assert len(task.episodes(tmp_path)) == 3
 
 
 def test_data_that_is_not_here(tmp_path):
     with pytest.raises(DataError, match=r"rl/walker2d-medium is not here; expected .*collect"):
-        get_rl_task("rl/walker2d-medium").load(tmp_path)
+        get_rl_task("rl/walker2d-medium").episodes(tmp_path)
     with pytest.raises(ValueError, match="did you mean 'rl/hopper-medium'"):
         get_rl_task("rl/hoper-medium")

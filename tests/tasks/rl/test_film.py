@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from primal_attention.models.decision import DecisionTransformer
-from primal_attention.tasks.rl import evaluate, get_environment, make_agent
+from primal_attention.tasks.rl.agents import make_agent
+from primal_attention.tasks.rl.environments import get_environment
 from primal_attention.tasks.rl.film import film, play
+from primal_attention.tasks.rl.judge import evaluate
 
 pytest.importorskip("gymnasium")
 pytest.importorskip("mujoco")

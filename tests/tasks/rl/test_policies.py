@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from primal_attention.tasks import DataError
-from primal_attention.tasks.rl import get_environment
 from primal_attention.tasks.rl.collect import record
+from primal_attention.tasks.rl.environments import get_environment
 from primal_attention.tasks.rl.policies import Diluted, LinearPolicy, for_episode, load_policy
 
 _given = os.environ.get("PRIMAL_ATTENTION_DATA")

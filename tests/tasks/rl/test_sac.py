@@ -8,10 +8,10 @@ pytest.importorskip("stable_baselines3")
 
 from stable_baselines3 import SAC
 
-from primal_attention.tasks.rl import get_rl_task
 from primal_attention.tasks.rl import sac as module
 from primal_attention.tasks.rl.collect import cast_policies, record
 from primal_attention.tasks.rl.sac import train_sac
+from primal_attention.tasks.rl.sets import get_rl_task
 
 TASK = get_rl_task("rl/invertedpendulum-medium")
 STEPS = 20  # fewer than SAC waits before it learns

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from primal_attention.tasks import DataError
-from primal_attention.tasks.rl import Contexts
+from primal_attention.tasks.rl.trajectories import Contexts
 
 
 @pytest.mark.parametrize("ends", ["tut", "tu.", "uuu"])

@@ -13,9 +13,9 @@ import pytest
 from primal_attention import tasks
 from primal_attention.runs.files import write_json
 from primal_attention.tasks import DataStatus
-from primal_attention.train import Observer, RunConfig, train
-from primal_attention.train.decision import DecisionConfig, DecisionResult, DecisionStart
-from primal_attention.train.events import StepEvent
+from primal_attention.tasks.rl.result import DecisionResult
+from primal_attention.train import DecisionConfig, Observer, RunConfig, RunStart, StepEvent, train
+from primal_attention.train.config import config_of
 from primal_attention.train.sweep import (
     MedianRule,
     Store,
@@ -27,7 +27,7 @@ from primal_attention.train.sweep import (
     work,
     work_in_processes,
 )
-from primal_attention.train.sweep.configs import config_of, data_of, key_of
+from primal_attention.train.sweep.configs import data_of, key_of
 
 QUICK = {
     "task": "uea/BasicMotions", "width": 8, "heads": 2, "feedforward": 8, "rank": 2, "epochs": 2,
@@ -264,12 +264,12 @@ def acting(monkeypatch):
         run.mkdir()
         write_json(run / "config.json", config.to_dict())
         write_json(run / "result.json", result(run, config).to_dict())
-        observer.run_started(DecisionStart(run, config, 7, "data", 5, 50, 0, 2))
+        observer.run_started(RunStart(run, config, 7, "7 parameters", 0, 2))
         for step in (1, 2):
             observer.step(StepEvent(1, step, 2, step, 2, 0.5, None, 1.0, 1e-3))
         return result(run, config)
 
-    monkeypatch.setattr(configs, "train_decision", begin)
+    monkeypatch.setattr(configs, "train", begin)
     return DecisionConfig(task="rl/hopper-medium", epochs=1, epoch_steps=2)
 
 
@@ -284,13 +284,13 @@ def test_a_run_that_learns_to_act(store, acting, tmp_path):
 
     class Notes(Observer):
         def run_started(self, start):
-            seen.append((start.config.task, start.train_cases, start.steps))
+            seen.append((start.config.task, start.steps))
 
         def step(self, event):
             seen.append(event.step)
 
     outcome = run_trial(config, store, Terms(), observer=Notes())
-    assert seen == [("rl/hopper-medium", 5, 2), 1, 2]
+    assert seen == [("rl/hopper-medium", 2), 1, 2]
     assert (outcome.status, outcome.accuracy, outcome.cases) == ("finished", 0.745, None)
     assert outcome.data == str(file)
     assert store.outcomes()[key_of(config)] == outcome

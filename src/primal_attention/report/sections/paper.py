@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...reproduce.cells import MODELS, SPELLING
 from ...reproduce.paper_tables import PaperTable, matches, table
 from ...reproduce.verdict import estimate, judge
-from ..runs import ACCURACY
+from ...tasks.classification.result import ACCURACY
 from .base import Section, notes
 from .base import table as html_table
 from .read import Entry, Sources
@@ -49,11 +49,11 @@ def _row(entry: Entry, found: PaperTable, row: str, column: str) -> list[str]:
     counts = entry.runs[0].confusion
     cases = 1 if counts is None else max(int(counts.sum()), 1)
     ours = estimate([value / 100 for value in entry.values], cases)
-    config = entry.config
-    if config.recipe != "paper":
-        verdict = f"not judged: recipe {config.recipe}"
-    elif config.protocol != "paper":
-        verdict = f"not judged: {config.protocol} protocol"
+    config, recipe = entry.config, entry.runs[0].settings.get("recipe", "default")
+    if recipe != "paper":
+        verdict = f"not judged: recipe {recipe}"
+    elif entry.protocol != "paper":
+        verdict = f"not judged: {entry.protocol} protocol"
     else:
         verdict = judge(ours, printed.value, printed.rounding, found.better)
     interval = f"{ACCURACY.clip(ours.low):.1f} to {ACCURACY.clip(ours.high):.1f}"

@@ -11,9 +11,11 @@ from ...bench import Results, read_results
 from ...runs.errors import RunError
 from ...runs.files import read_json
 from ...runs.statistics import mean_interval
-from ...train.config import RunConfig
+from ...tasks.classification.result import ACCURACY
+from ...tasks.objective import Measure
+from ...train.config import EngineConfig
 from ...train.seeds import SEEDS_FILE
-from ..runs import ACCURACY, Measure, Trained, read_run
+from ..runs import Trained, read_run
 
 BENCH_FILE = "results.json"
 MOST_DETAILED = 8
@@ -31,7 +33,7 @@ class Entry:
     command: str | None
 
     @property
-    def config(self) -> RunConfig:
+    def config(self) -> EngineConfig:
         return self.runs[0].config
 
     @property
@@ -126,7 +128,7 @@ class Sources:
         return [*(c for entry in self.entries for c in entry.commands), self.command]
 
 
-TrainCommand = Callable[[RunConfig, Sequence[int]], str]  # settings and seeds to a command line
+TrainCommand = Callable[[EngineConfig, Sequence[int]], str]  # settings and seeds to a command line
 
 
 def read_sources(

@@ -1,18 +1,23 @@
-"""Data sets by name, "rl/hopper-medium", and where they lie."""
+"""Tasks of recorded episodes, "rl/hopper-medium", and where the episodes lie."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...names import unknown
-from ..base import DataError, DataStatus
+from ..base import DataError, DataStatus, Task
 from ..folders import ENVIRONMENT, data_folder
 from .environments import ENVIRONMENTS, Environment
 from .files import MINARI_FILE, read_d4rl, read_minari
+from .settings import DecisionConfig
 from .trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from .objective import Decision
 
 PREFIX = "rl/"
 LEVELS = ("medium", "medium-replay", "medium-expert")
@@ -20,30 +25,36 @@ COLLECTED = "collected"  # the namespace of the Minari sets that `primal data co
 
 
 @dataclass(frozen=True)
-class RLTask:
+class RLTask(Task):
     """Recorded episodes of an environment. Under the data folder are looked for, in this order,
 
     d4rl/hopper_medium-v2.hdf5                       a file of D4RL, of any version
     minari/<namespace>/hopper/medium-v0/             a Minari set: mujoco/..., then collected/...
 
-    and the same Minari sets under the folder in MINARI_DATASETS_PATH.
+    and the same Minari sets under the folder in MINARI_DATASETS_PATH. There is one recipe alone:
+    the defaults of a run are the paper's.
     """
 
-    environment: Environment
-    level: str
+    splits: tuple[str, ...] = field(default=("train",), kw_only=True)
+    any_data: bool = field(default=True, kw_only=True)
+    environment: Environment = field(kw_only=True)
+    level: str = field(kw_only=True)
+
+    @classmethod
+    def of(cls, environment: Environment, level: str) -> RLTask:
+        name = f"{PREFIX}{environment.name}-{level}"
+        description = f"actions for a wanted return: {level} episodes of {environment.id}"
+        return cls(name, description, {"default": {}}, environment=environment, level=level)
 
     @property
-    def name(self) -> str:
-        return f"{PREFIX}{self.environment.name}-{self.level}"
+    def settings(self) -> type[DecisionConfig]:
+        return DecisionConfig
 
     @property
-    def description(self) -> str:
-        return f"actions for a wanted return: {self.level} episodes of {self.environment.id}"
+    def objective(self) -> type[Decision]:
+        from .objective import Decision
 
-    @property
-    def recipes(self) -> dict[str, dict[str, Any]]:
-        """One alone: the defaults of a run are the paper's."""
-        return {"default": {}}
+        return Decision
 
     def find(self, data_dir: Path | str | None = None) -> Path | None:
         """The file or folder that is used; None if there is none."""
@@ -61,7 +72,20 @@ class RLTask:
             found += sorted(set(sets) - set(ours), reverse=True) + sorted(ours, reverse=True)
         return found[0] if found else None
 
-    def load(self, data_dir: Path | str | None = None) -> Trajectories:
+    def place(self, data_dir: Path | str | None = None) -> str:
+        found = self.find(data_dir)
+        return "" if found is None else str(found.resolve())
+
+    def load(
+        self, data_dir: Path | str | None = None, *, splits: Sequence[str] = ("train",)
+    ) -> Mapping[str, Trajectories]:
+        """The episodes are all there to learn from."""
+        for split in splits:
+            if split not in self.splits:
+                raise ValueError(unknown(f"split of {self.name}:", split, self.splits))
+        return {split: self.episodes(data_dir) for split in splits}
+
+    def episodes(self, data_dir: Path | str | None = None) -> Trajectories:
         """The episodes; a DataError says how to get them."""
         path = self.find(data_dir)
         if path is None:
@@ -98,19 +122,14 @@ class RLTask:
         return [Path(root).expanduser() for root in given if root]
 
 
-_tasks = {
-    task.name: task
-    for task in (RLTask(env, level) for env in ENVIRONMENTS.values() for level in LEVELS)
-}
-
-
 def rl_tasks() -> list[RLTask]:
     """All data sets."""
-    return [_tasks[name] for name in sorted(_tasks)]
+    return [RLTask.of(env, level) for env in ENVIRONMENTS.values() for level in LEVELS]
 
 
 def get_rl_task(name: str) -> RLTask:
     """A data set by name, e.g. `get_rl_task("rl/hopper-medium")`."""
-    if name not in _tasks:
-        raise ValueError(unknown("task", name, sorted(_tasks)))
-    return _tasks[name]
+    known = {task.name: task for task in rl_tasks()}
+    if name not in known:
+        raise ValueError(unknown("task", name, sorted(known)))
+    return known[name]

@@ -185,6 +185,10 @@ class Contexts:
     def __len__(self) -> int:
         return len(self._times)
 
+    def steps_of(self, indices: Sequence[int]) -> int:
+        """How many steps these pieces have, without padding."""
+        return int((self._times[list(indices)] + 1).clamp(max=self.context).sum())
+
     def __getitems__(self, indices: Sequence[int]) -> ContextBatch:
         """The whole batch at once."""
         last = torch.as_tensor(indices, dtype=torch.int64).unsqueeze(-1)  # (B, 1)

@@ -12,9 +12,10 @@ from lightning_fabric import Fabric
 
 from ...models import SequenceClassifier
 from ...models.build import build_model
+from ...tasks.classification.evaluate import TOKENS, similar_lengths
+from ...tasks.classification.objective import Classification
 from ...tasks.series import Normaliser, SeriesData, SeriesSet, stratified_split
 from ..config import RunConfig
-from ..evaluate import TOKENS, similar_lengths
 from ..events import EpochEvent
 from ..launch import processes
 from ..loop import Loop
@@ -56,7 +57,10 @@ def fit_model(
     with _one_at_a_time, processes(config) as fabric:
         devices = [fabric.device] if fabric.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
-            loop = _make_loop(fabric, config, shape, data, selection, split)
+            objective = Classification(
+                config, data, selection, split, lambda: build_model(config, **shape)
+            )
+            loop = _make_loop(fabric, config, objective)
             history = _run(loop, patience, verbose)
             weights = loop.best_weights if split == "validation" else loop.model.state_dict()
             model = build_model(config, **shape)  # without what training has left in the other
@@ -91,19 +95,12 @@ def _held_out(config: RunConfig, cases: SeriesSet) -> Any:
     return stratified_split(cases.labels, config.validation_fraction, config.seed)[1]
 
 
-def _make_loop(
-    fabric: Fabric,
-    config: RunConfig,
-    shape: dict[str, int],
-    data: SeriesData,
-    selection: SeriesData,
-    split: str,
-) -> Loop:
+def _make_loop(fabric: Fabric, config: RunConfig, objective: Classification) -> Loop:
     seed_random(fabric.device, config.seed, "weights")
-    model = build_model(config, **shape)
+    model = objective.model()
     optimizer = make_optimizer(config.optimizer, model.parameters(), lr=config.lr)
     ready, steps = fabric.setup(model, optimizer)
-    return Loop(fabric, config, ready, steps, data, selection, split)
+    return Loop(fabric, config, ready, steps, objective)
 
 
 def _run(loop: Loop, patience: int | None, verbose: bool) -> list[dict[str, Any]]:
@@ -115,8 +112,8 @@ def _run(loop: Loop, patience: int | None, verbose: bool) -> list[dict[str, Any]
         if verbose:
             print(
                 f"epoch {event.epoch}/{event.epochs}  loss {event.task_loss:.4f}  "
-                f"{event.split} accuracy {event.accuracy:.4f}"
+                f"{event.found.metrics['split']} accuracy {event.share:.4f}"
             )
-        if patience is not None and event.epoch - event.best_epoch >= patience:
+        if patience is not None and event.epoch - (event.best_epoch or 0) >= patience:
             loop.stop = True
     return history

@@ -11,7 +11,8 @@ from typing import Any
 
 from ...runs.errors import RunError
 from ...runs.extras import needs_extra
-from .configs import Config, config_of, key_of
+from ..config import EngineConfig, config_of
+from .configs import key_of
 from .runner import Found, More
 from .store import DEATHS, Outcome, Store
 from .trial import Terms, is_open, run_trial
@@ -21,7 +22,7 @@ PATIENCE_SECONDS = 10.0
 
 
 def work_on_cluster(
-    configs: Sequence[Config],
+    configs: Sequence[EngineConfig],
     store: Store,
     terms: Terms,
     *,
@@ -48,9 +49,9 @@ def work_on_cluster(
         raise RunError(f"no Ray cluster answers at {address!r}: {error}") from error
     task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=DEATHS)(_task)
     root = str(store.root.resolve())
-    waiting: dict[Any, Config] = {}
+    waiting: dict[Any, EngineConfig] = {}
 
-    def submit(runs: Sequence[Config]) -> None:
+    def submit(runs: Sequence[EngineConfig]) -> None:
         known = store.outcomes()
         for config in runs:
             if is_open(known.get(key_of(config)), terms):
@@ -111,7 +112,7 @@ def _check(address: str) -> None:
         raise RunError(f"no Ray cluster answers at {address!r}: {error}") from error
 
 
-def _get(ray: Any, reference: Any, config: Config, store: Store) -> Outcome | None:
+def _get(ray: Any, reference: Any, config: EngineConfig, store: Store) -> Outcome | None:
     """The outcome of a task; an outcome of its own if all retries were lost."""
     try:
         values = ray.get(reference)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ...tasks import get_task
+from ..config import EngineConfig
 from ..events import Observer
-from .configs import Config, key_of
+from .configs import key_of
 from .runner import Found, More, work, work_in_processes
 from .search import search
 from .space import Space, grid, trials
@@ -29,7 +31,7 @@ class Place:
     tell: Callable[[str], None] | None = None
 
     def __call__(
-        self, configs: Sequence[Config], store: Store, terms: Terms, more: More | None = None
+        self, configs: Sequence[EngineConfig], store: Store, terms: Terms, more: More | None = None
     ) -> None:
         """Do what is open, and then what `more` gives."""
         names, ended = {key_of(config) for config in configs}, 0
@@ -41,7 +43,7 @@ class Place:
                 known = "in all" if more is None else "so far"
                 self.tell(f"{outcome} ({ended} ended, {len(names)} {known})")
 
-        def asked(places: int) -> Sequence[Config]:
+        def asked(places: int) -> Sequence[EngineConfig]:
             new = [] if more is None else more(places)
             names.update(key_of(config) for config in new)
             return new
@@ -58,7 +60,9 @@ class Place:
             address=self.cluster, cpus=self.cpus, gpus=self.gpus, found=found, more=asked,
         )  # fmt: skip
 
-    def _work(self, configs: Sequence[Config], store: Store, terms: Terms, found: Found) -> None:
+    def _work(
+        self, configs: Sequence[EngineConfig], store: Store, terms: Terms, found: Found
+    ) -> None:
         if self.workers > 1:
             work_in_processes(configs, store, terms, workers=self.workers, found=found)
         else:
@@ -66,7 +70,7 @@ class Place:
 
 
 def run_sweep(
-    base: Config,
+    base: EngineConfig,
     space: Space,
     seeds: Sequence[int],
     store: Store,
@@ -75,14 +79,13 @@ def run_sweep(
     count: int | None = None,
     early_stop: bool = True,
     retry: bool = False,
-) -> list[Config]:
+) -> list[EngineConfig]:
     """Do the runs of a grid, or of `count` points that are searched, and return them. What is done
     in the store is not done again; `early_stop` stops hopeless runs, `retry` tries again what
     failed."""
-    # the returns of a few episodes are too uncertain to stop a run for them
-    rule = MedianRule() if early_stop and not base.task.startswith("rl/") else None
+    rule = MedianRule() if early_stop and get_task(base.task).objective.stops_early else None
 
-    def run(configs: Sequence[Config], more: More | None = None) -> None:
+    def run(configs: Sequence[EngineConfig], more: More | None = None) -> None:
         if retry:
             reopen(configs, store)
         place(configs, store, Terms(rule=rule), more)

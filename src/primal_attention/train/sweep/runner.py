@@ -12,20 +12,21 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from ...runs.errors import RunError
+from ..config import EngineConfig, config_of
 from ..events import Observer
-from .configs import Config, config_of, key_of
+from .configs import key_of
 from .store import DEATHS, Outcome, Store
 from .trial import Terms, is_open, run_trial
 
 Found = Callable[[Outcome], None]
-More = Callable[[int], Sequence[Config]]  # further runs for so many places; none ends the work
+More = Callable[[int], Sequence[EngineConfig]]  # further runs for so many places; none: the end
 MISSES = 3  # runs in a row that do not fit into the time, after which no others are tried
 POLL_SECONDS = 0.2
 INTERRUPTED = 130  # the exit code
 
 
 def work(
-    configs: Sequence[Config],
+    configs: Sequence[EngineConfig],
     store: Store,
     terms: Terms,
     *,
@@ -54,7 +55,7 @@ def work(
 
 
 def work_in_processes(
-    configs: Sequence[Config],
+    configs: Sequence[EngineConfig],
     store: Store,
     terms: Terms,
     *,
@@ -77,7 +78,7 @@ def work_in_processes(
 
 
 def _once(
-    configs: Sequence[Config],
+    configs: Sequence[EngineConfig],
     store: Store,
     terms: Terms,
     workers: int,

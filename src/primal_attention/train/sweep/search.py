@@ -16,7 +16,8 @@ from ...runs.errors import RunError
 from ...runs.extras import needs_extra
 from ...runs.files import explained, read_json, write_json
 from ...runs.folder import locked
-from .configs import Config, key_of
+from ..config import EngineConfig
+from .configs import key_of
 from .runner import More
 from .space import Range, Space, trials
 from .store import Outcome, Store
@@ -24,18 +25,18 @@ from .trial import COMPARED
 
 FILE = "search.json"
 ASKS = 20  # proposals for a point, of which some are known already
-Engine = Callable[[Sequence[Config], More], None]  # does runs, wherever, and then more
+Engine = Callable[[Sequence[EngineConfig], More], None]  # does runs, wherever, and then more
 
 
 def search(
-    base: Config,
+    base: EngineConfig,
     space: Space,
     seeds: Sequence[int],
     store: Store,
     engine: Engine,
     *,
     count: int,
-) -> list[Config]:
+) -> list[EngineConfig]:
     """Do the runs of `count` points; returns the runs.
 
     A point is worth its mean accuracy over seeds on the set that chooses the epochs (of a run that
@@ -49,7 +50,7 @@ def search(
     with locked(store.root):
         points = _read(base, store, space)[:count]
 
-        def more(places: int) -> list[Config]:
+        def more(places: int) -> list[EngineConfig]:
             wanted = min(math.ceil(places / len(seeds)), count - len(points))
             study = _study(optuna, distributions, base, points, seeds, store)
             new: list[dict[str, Any]] = []
@@ -70,7 +71,7 @@ def search(
     return trials(base, points, seeds)
 
 
-def _is_valid(base: Config, point: Mapping[str, Any], seeds: Sequence[int]) -> bool:
+def _is_valid(base: EngineConfig, point: Mapping[str, Any], seeds: Sequence[int]) -> bool:
     """Whether the settings fit together: heads divide the width, and such."""
     try:
         trials(base, [point], seeds)
@@ -82,7 +83,7 @@ def _is_valid(base: Config, point: Mapping[str, Any], seeds: Sequence[int]) -> b
 def _study(
     optuna: Any,
     distributions: Mapping[str, Any],
-    base: Config,
+    base: EngineConfig,
     points: Sequence[Mapping[str, Any]],
     seeds: Sequence[int],
     store: Store,
@@ -124,7 +125,7 @@ def _distribution(optuna: Any, values: tuple[Any, ...] | Range) -> Any:
     return kinds.FloatDistribution(values.low, values.high, log=values.log)
 
 
-def _describe(base: Config, space: Space) -> dict[str, Any]:
+def _describe(base: EngineConfig, space: Space) -> dict[str, Any]:
     """What a search is in, as JSON has it: the space, and the settings that all points share."""
     described = {
         name: [v.low, v.high, v.log] if isinstance(v, Range) else list(v)
@@ -134,7 +135,7 @@ def _describe(base: Config, space: Space) -> dict[str, Any]:
     return {"space": described, "settings": shared}
 
 
-def _read(base: Config, store: Store, space: Space) -> list[dict[str, Any]]:
+def _read(base: EngineConfig, store: Store, space: Space) -> list[dict[str, Any]]:
     """The points of an earlier search, in the same space."""
     path = store.root / FILE
     if not path.exists():

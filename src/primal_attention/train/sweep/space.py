@@ -14,9 +14,7 @@ from typing import Any, TypeVar
 
 from ...grammar import parse_value
 from ...names import unknown
-from ..config import RunConfig
-from ..decision import DecisionConfig
-from .configs import Config
+from ..config import EngineConfig, RunConfig
 
 # what the sweep itself decides, or what does not change a result
 NOT_SWEPT = {
@@ -37,12 +35,12 @@ class Range:
     log: bool = False
 
 
-C = TypeVar("C", bound=Config)
+C = TypeVar("C", bound=EngineConfig)
 Space = Mapping[str, tuple[Any, ...] | Range]
 
 
 def parse_space(
-    words: Sequence[str], kind_of_run: type[RunConfig] | type[DecisionConfig] = RunConfig
+    words: Sequence[str], kind_of_run: type[EngineConfig] = RunConfig
 ) -> dict[str, tuple[Any, ...] | Range]:
     """Settings as on the command line, each `name=value,value,...` or `name=low:high[:log]`."""
     space: dict[str, tuple[Any, ...] | Range] = {}
@@ -90,7 +88,7 @@ def trials(base: C, points: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -
     return found
 
 
-def value_at(config: Config, name: str) -> Any:
+def value_at(config: EngineConfig, name: str) -> Any:
     """The value of a setting, or of an option of an attention, in a run."""
     attention, dot, option = name.partition(".")
     return config.options.get(attention, {}).get(option) if dot else getattr(config, name)

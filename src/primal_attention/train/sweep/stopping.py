@@ -8,8 +8,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ...tasks.objective import RunResult
 from ...tasks.stores import Building
-from ..events import EpochEvent, Observer, RunResult, RunStart, StepEvent
+from ..events import EpochEvent, Observer, RunStart, StepEvent
 
 
 class Stopper(Observer):
@@ -64,7 +65,7 @@ class StopHopeless(Stopper):
 
     def epoch(self, event: EpochEvent) -> None:
         del self._curve[event.epoch - 1 :]  # what a resumed run comes by again
-        self._curve.append(event.accuracy)
+        self._curve.append(event.share)
         if len(self._curve) < event.epoch:  # epochs of the past are unknown
             return
         if why := self._rule.verdict(self._curve, event.epochs, self._others()):

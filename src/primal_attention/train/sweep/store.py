@@ -20,8 +20,8 @@ from typing import Any, Literal
 from ...runs.errors import RunError
 from ...runs.files import explained
 from ...runs.folder import folder_stem
-from ..config import RunConfig
-from .configs import Config, key_of
+from ..config import EngineConfig
+from .configs import key_of
 
 Status = Literal["finished", "stopped", "failed", "paused"]
 DEATHS = 3  # that a run may cause before it counts as failed
@@ -30,11 +30,11 @@ DEATHS = 3  # that a run may cause before it counts as failed
 @dataclass(frozen=True)
 class Outcome:
     """How a run ended: finished, "stopped" as hopeless, failed, or "paused" for want of time, to be
-    continued. `accuracy` is the reported one (finished runs), `curve` the accuracy of
-    every epoch on the set that chooses the epoch, `cases` the size of the set that was reported.
+    continued. `accuracy` is what was reported of a finished run, as a share of the whole, `curve`
+    that of every epoch on the set that chooses the epoch, `cases` the size of the set that was
+    reported; None where no cases are counted, as by a run that learns to act.
 
-    `data` says where the data lies, if the task's name does not say which data it is. Of a run that
-    learns to act, `accuracy` is the normalised score in hundreds, and there are no cases."""
+    `data` says where the data lies, if the task's name does not say which data it is."""
 
     fingerprint: str
     status: Status
@@ -99,10 +99,9 @@ class Store:
     def _file(self) -> Path:
         return self.root / "outcomes.jsonl"
 
-    def folder(self, config: Config) -> Path:
+    def folder(self, config: EngineConfig) -> Path:
         """Where a run lies, or will."""
-        engine = config if isinstance(config, RunConfig) else config.engine()
-        return self.runs / f"{folder_stem(engine.task, engine.attention)}-{key_of(config)[:12]}"
+        return self.runs / f"{folder_stem(config.task, config.attention)}-{key_of(config)[:12]}"
 
     def outcomes(self) -> dict[str, Outcome]:
         """The last outcome of every fingerprint; a line that is only half written is left out."""
@@ -127,7 +126,7 @@ class Store:
             os.fsync(file.fileno())
 
     @contextmanager
-    def claim(self, config: Config) -> Iterator[int | None]:
+    def claim(self, config: EngineConfig) -> Iterator[int | None]:
         """Own a run for the time of a `with`; None if a process that is alive does.
 
         Otherwise gives how many owners died in it before, without an exception, as a process

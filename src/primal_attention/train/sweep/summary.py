@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...runs.statistics import mean_interval
-from .configs import Config, key_of
+from ..config import EngineConfig
+from .configs import key_of
 from .space import value_at
 from .store import Outcome
 
@@ -40,10 +41,10 @@ class Point:
 
 
 def summarise(
-    configs: Sequence[Config], names: Sequence[str], outcomes: Mapping[str, Outcome]
+    configs: Sequence[EngineConfig], names: Sequence[str], outcomes: Mapping[str, Outcome]
 ) -> list[Point]:
     """The points of a sweep over `names`, in the order of its runs."""
-    groups: dict[tuple[Any, ...], list[Config]] = {}
+    groups: dict[tuple[Any, ...], list[EngineConfig]] = {}
     for config in configs:
         groups.setdefault(tuple(value_at(config, name) for name in names), []).append(config)
     return [

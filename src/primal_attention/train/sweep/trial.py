@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +13,11 @@ from typing import Any
 from ...runs.files import read_json
 from ...runs.metrics import read_metrics
 from ...tasks import get_task
-from ..decision import DecisionConfig, DecisionResult
-from ..events import Observer, RunResult
-from .configs import Config, Result, config_of, data_of, do, key_of, result_of
+from ...tasks.objective import RunResult
+from ..config import EngineConfig, config_of
+from ..events import Observer
+from ..run import read_result
+from .configs import data_of, do, key_of
 from .stopping import Deadline, MedianRule, Several, StopHopeless, Stopper
 from .store import DEATHS, Outcome, Status, Store
 
@@ -46,7 +48,7 @@ def is_open(known: Outcome | None, terms: Terms) -> bool:
     return known.status == "stopped" and terms.rule is None
 
 
-def reopen(configs: Sequence[Config], store: Store) -> None:
+def reopen(configs: Sequence[EngineConfig], store: Store) -> None:
     """Let runs that failed be tried again."""
     known = store.outcomes()
     for config in configs:
@@ -56,7 +58,7 @@ def reopen(configs: Sequence[Config], store: Store) -> None:
 
 
 def run_trial(
-    config: Config, store: Store, terms: Terms, *, observer: Observer | None = None
+    config: EngineConfig, store: Store, terms: Terms, *, observer: Observer | None = None
 ) -> Outcome | None:
     """Do a run, or continue it, and keep its outcome; what is done is not done again. None if
     another process is at work on it. An error becomes the outcome; Ctrl-C is passed on."""
@@ -76,7 +78,7 @@ def run_trial(
     return outcome
 
 
-def _run(config: Config, store: Store, terms: Terms, observer: Observer | None) -> Outcome:
+def _run(config: EngineConfig, store: Store, terms: Terms, observer: Observer | None) -> Outcome:
     run = store.folder(config)
     stoppers = _stoppers(config, store, terms, run)
     audience = Several([*stoppers, *([observer] if observer else [])])
@@ -93,14 +95,14 @@ def _run(config: Config, store: Store, terms: Terms, observer: Observer | None) 
         if asked is None:  # the user
             raise
         status: Status = "paused" if isinstance(asked, Deadline) else "stopped"
-        return Outcome(**common, status=status, reason=asked.reason, curve=curve(run))
+        return Outcome(**common, status=status, reason=asked.reason, curve=curve(config, run))
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        return Outcome(**common, status="failed", reason=reason, curve=curve(run))
+        return Outcome(**common, status="failed", reason=reason, curve=curve(config, run))
     return finished(config, result)
 
 
-def _stoppers(config: Config, store: Store, terms: Terms, run: Path) -> list[Stopper]:
+def _stoppers(config: EngineConfig, store: Store, terms: Terms, run: Path) -> list[Stopper]:
     found: list[Stopper] = []
     if terms.rule is not None:
         fingerprint = key_of(config)
@@ -118,53 +120,34 @@ def _stoppers(config: Config, store: Store, terms: Terms, run: Path) -> list[Sto
                 and all(one.settings.get(name) == own.get(name) for name in COMPARED)
             ]
 
-        found.append(StopHopeless(terms.rule, others, curve(run)))
+        found.append(StopHopeless(terms.rule, others, curve(config, run)))
     if terms.deadline is not None:
         found.append(Deadline(terms.deadline, whole=terms.whole))
     return found
 
 
-def curve(run: Path) -> tuple[float, ...]:
-    """The accuracy of every epoch that a run has done; empty where there is none."""
+def curve(config: EngineConfig, run: Path) -> tuple[float, ...]:
+    """What every epoch of a run measured, as a share of the whole; empty where there is none."""
+    measure = get_task(config.task).objective.result_class.measure
     with suppress(OSError, ValueError):
         epochs = [line for line in read_metrics(run) if line["kind"] == "epoch"]
-        return tuple(
-            line["score"] / 100 if "score" in line else line["accuracy"] for line in epochs
-        )
+        return tuple(measure.share(line[measure.key]) for line in epochs)
     return ()
 
 
-def finished(config: Config, result: Result) -> Outcome:
+def finished(config: EngineConfig, result: RunResult) -> Outcome:
     """The outcome of a run that has a result."""
-    if isinstance(result, DecisionResult):
-        return _acted(config, result)
-    selected = result.validation_accuracy
     return Outcome(
         fingerprint=key_of(config),
         status="finished",
         settings=config.to_dict(),
         run=str(result.run),
-        label=result.label,
-        accuracy=result.accuracy,
-        selected=result.accuracy if selected is None else selected,
-        cases=sum(map(sum, result.confusion)),
+        label=result.meaning,
+        accuracy=result.share,
+        selected=result.selected,
+        cases=result.cases,
         seconds=result.seconds,
-        curve=curve(result.run),
-        data=data_of(config),
-    )
-
-
-def _acted(config: Config, result: DecisionResult) -> Outcome:
-    return Outcome(
-        fingerprint=key_of(config),
-        status="finished",
-        settings=config.to_dict(),
-        run=str(result.run),
-        label="normalised score after the last epoch",
-        accuracy=result.score / 100,
-        selected=result.score / 100,
-        seconds=result.seconds,
-        curve=curve(result.run),
+        curve=curve(config, result.run),
         data=data_of(config),
     )
 
@@ -186,11 +169,8 @@ def adopt(store: Store, folder: Path | str) -> int:
 
 def _read(run: Path) -> Outcome | None:
     with suppress(ValueError, TypeError, KeyError):  # of another program or version
-        settings: Mapping[str, Any] = read_json(run / "config.json")
-        result = result_of(run, read_json(run / "result.json"))
-        config = config_of(settings)
-        if isinstance(config, DecisionConfig) or get_task(config.task).any_data:
-            return None
-        if isinstance(result, RunResult) and not result.label.startswith("validation"):
+        config = config_of(read_json(run / "config.json"))
+        result = read_result(run)
+        if result is not None and result.of_unseen and not get_task(config.task).any_data:
             return finished(config, result)
     return None

@@ -12,7 +12,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..tasks.examples import Examples
+from ..examples import Examples
 
 TOKENS = 2048  # positions of a batch, padding included; more would leave the cache
 

@@ -2,30 +2,34 @@
 
 import dataclasses
 import json
+import signal
 
 import pytest
 import torch
 
 from primal_attention.runs.errors import NotFiniteError, RunError
-from primal_attention.train import read_metrics
-from primal_attention.train.decision import (
+from primal_attention.train import (
     DecisionConfig,
-    DecisionObserver,
-    is_decision_run,
-    load_decision_model,
-    resume_decision,
-    train_decision,
-    train_decision_seeds,
+    Observer,
+    read_metrics,
+    resume,
+    train,
+    train_seeds,
 )
+from primal_attention.train.checkpoint import tensors_from_bytes
+from primal_attention.train.session import Session
 
 pytest.importorskip("gymnasium")
 pytest.importorskip("mujoco")
 pytest.importorskip("h5py")
 
 from primal_attention.tasks import DataError
-from primal_attention.tasks.rl import RLTask, environments, evaluate, get_rl_task, make_agent
+from primal_attention.tasks.rl import environments
+from primal_attention.tasks.rl.agents import make_agent
 from primal_attention.tasks.rl.collect import collect
-from primal_attention.train.decision.session import DecisionSession
+from primal_attention.tasks.rl.judge import evaluate
+from primal_attention.tasks.rl.objective import trained_model
+from primal_attention.tasks.rl.sets import RLTask, get_rl_task
 
 TASK = get_rl_task("rl/invertedpendulum-medium-replay")
 SMALL = {
@@ -49,7 +53,7 @@ def config(folder):
     return make
 
 
-class Interrupt(DecisionObserver):
+class Interrupt(Observer):
     def __init__(self, step):
         self.at = step
 
@@ -59,7 +63,7 @@ class Interrupt(DecisionObserver):
 
 
 def test_a_run_and_its_folder(config, tmp_path):
-    result = train_decision(config(), root=tmp_path)
+    result = train(config(), root=tmp_path)
     run = result.run
     assert run.name == "rl-invertedpendulum-medium-replay-softmax+primal-001"
     expected = {"config.json", "environment.json", "data.json", "status.json", "metrics.jsonl"}
@@ -72,52 +76,119 @@ def test_a_run_and_its_folder(config, tmp_path):
     assert [[len(one["objective"]) for one in epoch.values()] for epoch in layers] == [[2], [2]]
     assert all(m["ksvd_loss"] > 0 for m in metrics)
     assert len(result.returns) == 2
-    assert result.best_decile == pytest.approx(TASK.load(config().data_dir).best_decile())
-    assert resume_decision(run) == result
-    assert is_decision_run(run)
-    assert not is_decision_run(tmp_path)
+    assert result.best_decile == pytest.approx(TASK.episodes(config().data_dir).best_decile())
+    assert resume(run) == result
 
 
 @pytest.mark.parametrize("step", [1, 4, 6])
 def test_resumed_to_the_last_bit(config, tmp_path, step):
-    whole = train_decision(config(), root=tmp_path, name="whole")
+    whole = train(config(), root=tmp_path, name="whole")
     with pytest.raises(KeyboardInterrupt):
-        train_decision(config(), root=tmp_path, name="cut", observer=Interrupt(step))
+        train(config(), root=tmp_path, name="cut", observer=Interrupt(step))
     cut = tmp_path / "cut"
     assert json.loads((cut / "status.json").read_text())["status"] == "interrupted"
-    resumed = resume_decision(cut)
+    resumed = resume(cut)
     for file in ("last.safetensors", "metrics.jsonl"):
         assert (cut / file).read_bytes() == (whole.run / file).read_bytes()
     assert resumed.returns == whole.returns
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kill_at", [25, 60, 90])
+def test_killed_and_resumed(config, start, tmp_path, kill_at):
+    whole = train(config(), root=tmp_path, name="whole").run
+    run = tmp_path / "run"
+    process = start(run, config(checkpoint_seconds=0.0).to_dict(), kill_at)
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    resume(run)
+    for file in ("last.safetensors", "metrics.jsonl"):
+        assert (run / file).read_bytes() == (whole / file).read_bytes()
+
+
+OLD_PROGRESS = ("step", "task_sum", "ksvd_sum", "seconds")
+GAINED = ("ema", "precision", "devices", "nodes")  # settings that the first version did not have
+
+
+@pytest.mark.parametrize("step", [1, 4, 6])
+def test_a_folder_of_the_first_version_is_resumed_to_the_last_bit(config, tmp_path, step):
+    """Written as that version did: byte by byte, up to the time, a folder that it left."""
+    whole = train(config(), root=tmp_path, name="whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(config(), root=tmp_path, name="cut", observer=Interrupt(step))
+    cut = tmp_path / "cut"
+    settings = json.loads((cut / "config.json").read_text())
+    old = {key: value for key, value in settings.items() if key not in GAINED}
+    (cut / "config.json").write_text(json.dumps(old))
+    (checkpoint,) = (cut / "checkpoints").iterdir()
+    state = json.loads((checkpoint / "state.json").read_text())
+    progress = state["state"]["progress"]
+    state["state"]["progress"] = {key: progress[key] for key in OLD_PROGRESS}
+    (checkpoint / "state.json").write_text(json.dumps(state))
+    resumed = resume(cut)
+    for file in ("last.safetensors", "metrics.jsonl"):
+        assert (cut / file).read_bytes() == (whole.run / file).read_bytes()
+    assert resumed.returns == whole.returns
+    times = ("seconds", "peak_memory_mb", "decisions_per_second", "run")
+    changed = dict.fromkeys(times, 0)
+    assert dataclasses.replace(resumed, **changed) == dataclasses.replace(whole, **changed)
+
+
+def test_averages_and_precision(config, tmp_path):
+    """What the engine has for all: the last weights are the averages; half precision plays."""
+    own = config(ema=0.5, epochs=1)
+    run = train(own, root=tmp_path).run
+    (checkpoint,) = (run / "checkpoints").iterdir()
+    stored = tensors_from_bytes((checkpoint / "weights.safetensors").read_bytes())
+    last = tensors_from_bytes((run / "last.safetensors").read_bytes())
+    averages = {n.removeprefix("average/"): t for n, t in stored.items() if "average/" in n}
+    assert averages.keys() == last.keys()
+    assert all(torch.equal(averages[name], last[name]) for name in last)
+    assert not torch.equal(last["predict.weight"], stored["predict.weight"])
+    for precision in ("bf16-true", "bf16-mixed", "64-true"):
+        result = train(config(precision=precision, epochs=1, ema=0.5), root=tmp_path)
+        assert len(result.returns) == 2
+    assert config(ema=0.5).fingerprint() != config().fingerprint()
+    assert config(devices=2).fingerprint() == config().fingerprint()
+
+
+def test_two_processes_compute_what_one_does(config, tmp_path):
+    """Pieces at the beginning of an episode have fewer steps: a share counts by its steps."""
+    own = {"dropout": 0.0, "batch_size": 7, "accelerator": "cpu", "context": 9}
+    one = train(config(**own), root=tmp_path, name="one").run
+    two = train(config(**own, devices=2), root=tmp_path, name="two").run
+    for a, b in zip(read_metrics(one), read_metrics(two), strict=True):
+        for key in {"task_loss", "ksvd_loss", "grad_norm"} & a.keys():
+            assert a[key] == pytest.approx(b[key], rel=1e-5)
+
+
 def test_the_trained_model_plays_as_the_run_did_without_its_data(config, tmp_path, monkeypatch):
-    result = train_decision(config(stream=True), root=tmp_path)
+    result = train(config(stream=True), root=tmp_path)
     assert result.returned == read_metrics(result.run)[-1]["returned"]  # judged once
-    monkeypatch.setattr(RLTask, "load", None)
-    agent = make_agent(load_decision_model(result.run), stream=True)
+    monkeypatch.setattr(RLTask, "episodes", None)
+    weights = tensors_from_bytes((result.run / "last.safetensors").read_bytes())
+    agent = make_agent(trained_model(config(stream=True), weights), stream=True)
     again = evaluate(agent, TASK.environment, episodes=2, seed=10_000)
     assert again.returns == result.returns
 
 
 def test_behaviour_cloning_and_attentions_without_a_ksvd_loss(config, tmp_path):
     own = config(conditioned=False, context=1, attention=("softmax",))
-    result = train_decision(own, root=tmp_path)
+    result = train(own, root=tmp_path)
     assert result.run.name.endswith("softmax-cloning-001")
     assert all(m["ksvd_loss"] is None for m in read_metrics(result.run))
 
 
 def test_seeds(config, tmp_path):
-    found = train_decision_seeds(config(epochs=1), [0, 3], root=tmp_path, name="both")
+    found = train_seeds(config(epochs=1), [0, 3], root=tmp_path, name="both")
     assert sorted(p.name for p in (tmp_path / "both").glob("seed-*")) == ["seed-0", "seed-3"]
     scores = [result.score for result in found.results.values()]
     assert found.mean == pytest.approx(sum(scores) / 2)
-    assert resume_decision(tmp_path / "both").to_dict() == found.to_dict()
-    assert is_decision_run(tmp_path / "both")
+    assert resume(tmp_path / "both").to_dict() == found.to_dict()
 
 
 def test_a_failed_seed_is_recorded(config, tmp_path, monkeypatch):
-    real = DecisionSession.run
+    real = Session.run
 
     def run(session):
         if session.config.seed == 1:
@@ -125,71 +196,57 @@ def test_a_failed_seed_is_recorded(config, tmp_path, monkeypatch):
         return real(session)
 
     with monkeypatch.context() as patch:
-        patch.setattr(DecisionSession, "run", run)
-        found = train_decision_seeds(config(epochs=1), [0, 1, 2], root=tmp_path, name="many")
+        patch.setattr(Session, "run", run)
+        found = train_seeds(config(epochs=1), [0, 1, 2], root=tmp_path, name="many")
         assert found.failed == {1: "it went wrong"}
         assert set(found.results) == {0, 2}
         summary = json.loads((tmp_path / "many" / "summary.json").read_text())
         assert summary["failed"] == {"1": "it went wrong"}
         with pytest.raises(RunError, match="every seed failed: it went wrong"):
-            train_decision_seeds(config(epochs=1), [1], root=tmp_path)
-    assert resume_decision(tmp_path / "many").failed == {}  # tried again
+            train_seeds(config(epochs=1), [1], root=tmp_path)
+    assert resume(tmp_path / "many").failed == {}  # tried again
 
 
-@pytest.mark.parametrize(
-    "train", [train_decision, lambda *a, **k: train_decision_seeds(*a, [0], **k)]
-)
-def test_without_an_environment_there_is_no_run(config, tmp_path, monkeypatch, train):
+@pytest.mark.parametrize("begin", [train, lambda *a, **k: train_seeds(*a, [0], **k)])
+def test_without_an_environment_there_is_no_run(config, tmp_path, monkeypatch, begin):
     def missing(environment):
         raise ImportError("environments need mujoco")
 
     monkeypatch.setattr(environments, "make_environment", missing)
     with pytest.raises(ImportError, match="environments need mujoco"):
-        train(config(), root=tmp_path)
+        begin(config(), root=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_data_that_do_not_fit_the_environment_are_refused(config, tmp_path, monkeypatch):
-    load = RLTask.load
+    load = RLTask.episodes
 
     def narrow(*given):
         data = load(*given)
         return dataclasses.replace(data, observations=data.observations[:, :3])
 
-    monkeypatch.setattr(RLTask, "load", narrow)
+    monkeypatch.setattr(RLTask, "episodes", narrow)
     with pytest.raises(DataError, match="has states of 3 numbers; expected 4"):
-        train_decision(config(), root=tmp_path)
+        train(config(), root=tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_the_data_are_read_once(config, tmp_path, monkeypatch):
-    read, load = [], RLTask.load
-    monkeypatch.setattr(RLTask, "load", lambda *given: read.append(given) or load(*given))
-    train_decision_seeds(config(epochs=1), [0, 1], root=tmp_path, name="both")
-    assert len(read) == 1
-    (tmp_path / "both" / "seed-1" / "result.json").unlink()
-    resume_decision(tmp_path / "both")
-    assert len(read) == 2
-    resume_decision(tmp_path / "both")  # all is there
-    assert len(read) == 2
 
 
 def test_it_learns(config, tmp_path):
     """The loss of the actions falls."""
     own = config(epochs=1, epoch_steps=40, lr=1e-2, episodes=1, dropout=0.0)
-    losses = [m["task_loss"] for m in read_metrics(train_decision(own, root=tmp_path).run)]
+    losses = [m["task_loss"] for m in read_metrics(train(own, root=tmp_path).run)]
     assert sum(losses[30:40]) < 0.9 * sum(losses[:10])
 
 
 def test_changed_data_are_refused(config, tmp_path, folder):
     with pytest.raises(KeyboardInterrupt):
-        train_decision(config(), root=tmp_path, name="cut", observer=Interrupt(1))
+        train(config(), root=tmp_path, name="cut", observer=Interrupt(1))
     collect(TASK, tmp_path / "other", episodes=5, form="d4rl")
     path = tmp_path / "cut" / "config.json"
     settings = json.loads(path.read_text()) | {"data_dir": str(tmp_path / "other")}
     path.write_text(json.dumps(settings))
     with pytest.raises(RunError, match=r"is not what .* began with; expected the same files"):
-        resume_decision(tmp_path / "cut")
+        resume(tmp_path / "cut")
 
 
 @pytest.mark.parametrize(
@@ -228,5 +285,5 @@ def test_settings_as_json(config):
 def test_the_random_state_of_the_caller_is_kept(config, tmp_path):
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    train_decision(config(epochs=1), root=tmp_path)
+    train(config(epochs=1), root=tmp_path)
     assert torch.equal(torch.get_rng_state(), before)

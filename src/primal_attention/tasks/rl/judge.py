@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -40,17 +39,6 @@ class Evaluation:
         """The mean normalised score."""
         return statistics.fmean(self.scores)
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON has it; without the time, so that a resumed run writes the same."""
-        return {
-            "target": self.target,
-            "return": self.mean,
-            "deviation": self.deviation,
-            "score": self.score,
-            "returns": list(self.returns),
-            "lengths": list(self.lengths),
-        }
-
 
 def evaluate(
     agent: WindowAgent,
@@ -73,10 +61,10 @@ def evaluate(
         rewards, decisions, seconds = None, 0, 0.0
         while playing.any():
             began = time.perf_counter()
-            actions = agent.act(torch.from_numpy(states), rewards).cpu().numpy()
+            actions = agent.act(torch.from_numpy(states), rewards).float().cpu().numpy()
             seconds += time.perf_counter() - began
             decisions += episodes
-            states, gained, ended, cut, _ = envs.step(actions.astype(np.float32))
+            states, gained, ended, cut, _ = envs.step(actions)
             totals += np.where(playing, gained, 0.0)
             lengths += playing
             # an environment that has ended begins anew and plays on until all have; nobody counts

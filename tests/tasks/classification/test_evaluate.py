@@ -8,9 +8,9 @@ import torch
 from lightning_fabric import Fabric
 from torch.nn import functional as F
 
-from primal_attention.models.build import build_model
-from primal_attention.train.data import load_data
-from primal_attention.train.evaluate import evaluate, similar_lengths
+from primal_attention.tasks import get_task
+from primal_attention.tasks.classification.evaluate import evaluate, similar_lengths
+from primal_attention.tasks.classification.objective import Classification
 
 
 def test_batches_of_similar_length():
@@ -27,9 +27,9 @@ def test_batches_of_similar_length():
 @pytest.mark.parametrize("attention", [("primal",), ("softmax",)])
 def test_evaluation_is_that_of_every_case_alone(config, attention):
     settings = config(protocol="paper", attention=attention)
-    data = load_data(settings)
+    data = Classification.load(get_task(settings.task), settings)
     torch.manual_seed(0)
-    bare = build_model(settings, **data.reader.shape).double()
+    bare = data.model().double()
     fabric = Fabric(accelerator="cpu", devices=1, precision="64-true")
     model = fabric.setup(bare)
     losses, confusion = [], np.zeros((9, 9), int)

@@ -4,16 +4,20 @@ import numpy as np
 import pytest
 import torch
 
-from primal_attention.tasks import SeriesSet
+from primal_attention.tasks import SeriesSet, get_task
+from primal_attention.tasks.classification.objective import Classification
 from primal_attention.train import RunError
-from primal_attention.train.data import load_data
+
+
+def load_data(settings):
+    return Classification.load(get_task(settings.task), settings)
 
 
 def test_holdout_is_a_split_of_the_training_set(config, task):
     data = load_data(config())
     train = task.load(splits=("train",))["train"]
     assert data.split == "validation"
-    assert len(data.train) + len(data.selection) == len(train)
+    assert len(data.examples) + len(data.selection) == len(train)
     assert len(data.selection) == round(0.2 * len(train))
     assert list(data.fingerprints) == ["train"]
     other = load_data(config(seed=1))
@@ -23,21 +27,20 @@ def test_holdout_is_a_split_of_the_training_set(config, task):
 @pytest.mark.parametrize("protocol", ["holdout", "paper"])
 def test_statistics_come_from_the_training_part(config, protocol):
     data = load_data(config(protocol=protocol))
-    rows = data.train.rows[:-1].double()
+    rows = data.examples.rows[:-1].double()
     assert torch.allclose(rows.mean(0), torch.zeros(12, dtype=torch.float64), atol=1e-5)
     assert torch.allclose(rows.std(0, correction=0), torch.ones(12).double(), atol=1e-5)
     others = data.selection.rows[:-1].double().mean(0)
     assert others.abs().max() > 0.01
-    longest = data.reader.shape["max_length"]
-    assert longest == data.train.longest >= data.selection.longest
-    assert data.read_test().longest <= longest
+    assert data.examples.longest >= data.selection.longest
+    assert data.test().longest <= data.examples.longest
 
 
 def test_without_normalisation(config, task):
     data = load_data(config(protocol="paper", normalise="none"))
     train = task.load()["train"]
     expected = torch.from_numpy(np.concatenate(train.series)).float()
-    assert torch.equal(data.train.rows[:-1], expected)
+    assert torch.equal(data.examples.rows[:-1], expected)
 
 
 def test_fingerprint():
@@ -62,20 +65,17 @@ def test_cases_without_labels_are_refused(config, task, monkeypatch):
 
 def test_longer_series_are_cut(config):
     data = load_data(config(protocol="paper", max_length=10))
-    assert data.reader.shape["max_length"] == data.train.longest == 10
-    assert data.train.cut > 0
+    assert data.examples.longest == 10
+    assert data.examples.cut > 0
     assert data.selection.cut == int(
         (load_data(config(protocol="paper")).selection.lengths > 10).sum()
     )
 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none"])
-def test_a_greatest_length_above_the_longest_for_training(positions, config, task):
+def test_a_greatest_length_above_the_longest_for_training(positions, config):
     """Longer series of the test set are then not cut, and the model takes them."""
-    settings = config(max_length=40, positions=positions)
-    data = load_data(settings)
-    assert data.reader.shape["max_length"] == 40
-    model = task.model(settings, data.reader.shape)
+    model = load_data(config(max_length=40, positions=positions)).model()
     longer = torch.zeros(1, 40, 12)
     assert model(longer, torch.zeros(1, 40, dtype=torch.bool)).shape == (1, 9)
 
@@ -89,5 +89,14 @@ def test_a_validation_split_of_the_benchmark_is_used(config, task, monkeypatch):
     monkeypatch.setattr(type(task), "load", load)
     monkeypatch.setitem(task.__dict__, "splits", ("train", "validation", "test"))
     data = load_data(config())
-    assert (len(data.train), data.split, data.selection.name) == (2, "validation", "validation")
+    assert (len(data.examples), data.split, data.selection.name) == (2, "validation", "validation")
     assert list(data.fingerprints) == ["train", "validation"]
+
+
+def test_epochs_are_ordered_by_accuracy_then_by_loss(config):
+    rank = load_data(config()).rank
+    best = rank({"accuracy": 0.5, "loss": 2.0})
+    assert rank({"accuracy": 0.6, "loss": 3.0}) > best
+    assert rank({"accuracy": 0.5, "loss": 1.9}) > best
+    assert not rank({"accuracy": 0.5, "loss": 2.0}) > best
+    assert not rank({"accuracy": 0.4, "loss": 1.0}) > best

@@ -1,0 +1,161 @@
+"""The objective of classification: cross-entropy, and the accuracy on a split."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ...runs.errors import NotFiniteError, RunError
+from ..base import Task
+from ..buckets import bucket_batches, shuffled_batches
+from ..examples import Batch, Examples, Part
+from ..objective import Found, Objective, RunResult
+from ..series import stratified_split
+from .evaluate import TOKENS, evaluate, similar_lengths
+from .result import LABELS, ClassificationResult, percent
+from .settings import RunConfig
+
+LOOKED_AT = 8  # cases, after an epoch
+
+
+class Classification(Objective[RunConfig, Batch]):
+    """Learns from `examples`; `selection`, the part named `split`, chooses the epoch. `build` makes
+    the model, and `test` the examples of the test set, None where there is none."""
+
+    kept: ClassVar[tuple[str, ...]] = ("accuracy", "loss")
+    result_class: ClassVar[type[RunResult]] = ClassificationResult
+    pictures: ClassVar[tuple[str, ...]] = ("curves", "confusion")
+
+    def __init__(
+        self,
+        config: RunConfig,
+        examples: Examples,
+        selection: Examples,
+        split: str,
+        build: Callable[[], nn.Module],
+        *,
+        test: Callable[[], Examples | None] = lambda: None,
+        fingerprints: Mapping[str, str] | None = None,
+    ) -> None:
+        self.config, self.examples, self.selection, self.split = config, examples, selection, split
+        self.model, self.test = build, test
+        self.fingerprints = dict(fingerprints or {})
+
+    @classmethod
+    def load(cls, task: Task, config: RunConfig) -> Classification:
+        """With protocol "holdout" the test set is not touched."""
+        split = "test" if config.protocol == "paper" else "validation"
+        if split in task.splits:
+            parts = _read(task, config, "train", split)
+            train, selection = parts["train"], parts[split]
+        else:
+            parts = _read(task, config, "train")
+            whole = parts["train"]
+            kept, held_out = stratified_split(whole.labels, config.validation_fraction, config.seed)
+            train, selection = whole.subset(kept), whole.subset(held_out)
+        reader = task.reader(train, config)  # what it knows comes from the training part alone
+        selected = reader(selection)
+
+        def test() -> Examples | None:
+            if split == "test":
+                return selected
+            if "test" in task.status(config.data_dir).missing:
+                return None
+            # with the training set, so that the task can compare the two
+            return reader(_read(task, config, "train", "test")["test"])
+
+        return cls(
+            config,
+            reader(train, training=True),
+            selected,
+            split,
+            lambda: task.model(config, reader.shape),
+            test=test,
+            fingerprints={name: part.fingerprint() for name, part in parts.items()},
+        )
+
+    @property
+    def selection_facts(self) -> dict[str, str]:
+        return {"split": self.split}
+
+    def batches(self, number: int) -> list[list[int]]:
+        size, seed = self.config.batch_size, self.config.seed
+        if self.config.batching == "bucket":
+            return bucket_batches(self.examples.lengths, size, seed, number)
+        return shuffled_batches(len(self.examples), size, seed, number)
+
+    def inputs(self, batch: Batch) -> Sequence[Tensor]:
+        return batch.inputs, batch.padding
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        logits = model(*self.inputs(batch))
+        return F.cross_entropy(logits, batch.targets, label_smoothing=self.config.label_smoothing)
+
+    def evaluate(self, fabric: Fabric, model: nn.Module, epoch: int) -> Found:
+        found = evaluate(fabric, model, self.selection)
+        if not math.isfinite(found.loss):
+            raise NotFiniteError(
+                f"training stopped in epoch {epoch}: the {self.split} loss is {found.loss}"
+            )
+        return Found(
+            {"split": self.split, "accuracy": found.accuracy, "loss": found.loss},
+            f"{self.split} {percent(found.accuracy)}",
+        )
+
+    def rank(self, numbers: Mapping[str, float]) -> tuple[float, ...]:
+        return numbers["accuracy"], -numbers["loss"]
+
+    def looked_at(self) -> Iterator[Batch]:
+        """The first cases of the selection."""
+        for indices in similar_lengths(self.selection.lengths[:LOOKED_AT].numpy(), TOKENS):
+            yield self.selection.__getitems__(indices)
+
+    def result(
+        self,
+        fabric: Fabric,
+        model: nn.Module,
+        best: Mapping[str, Any] | None,
+        last: float,
+        found: Found | None,
+    ) -> dict[str, Any]:
+        """Of the best weights: the only time that "holdout" reads the test set."""
+        if best is None:
+            raise RuntimeError("a run of at least one epoch has a best one")
+        test = self.test()
+        reported = self.selection if test is None else test
+        final = evaluate(fabric, model, reported)
+        paper = self.config.protocol == "paper"
+        return {
+            "protocol": self.config.protocol,
+            "label": LABELS["paper" if paper else "validation" if test is None else "test"],
+            "accuracy": final.accuracy,
+            "epoch": best["epoch"],
+            "last_accuracy": last,
+            "validation_accuracy": None if paper else best["accuracy"],
+            "classes": reported.classes,
+            "confusion": final.confusion.tolist(),
+            "cut": reported.cut,
+        }
+
+    def opening(self, parameters: int, steps: int) -> str:
+        config = self.config
+        return (
+            f"{config.task}, {' + '.join(config.attention)}, seed {config.seed}, {config.protocol} "
+            f"protocol: {parameters:,} parameters, {len(self.examples)} series, {steps} steps"
+        )
+
+
+def _read(task: Task, config: RunConfig, *splits: str) -> dict[str, Part]:
+    parts: dict[str, Part] = dict(task.load(config.data_dir, splits=splits))
+    for part in parts.values():
+        if part.labels.min() < 0:
+            raise RunError(
+                f"{part.name} has {int((part.labels < 0).sum())} cases without a label; expected a "
+                "label for every case"
+            )
+    return parts

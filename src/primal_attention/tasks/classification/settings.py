@@ -1,0 +1,113 @@
+"""The settings of a run that learns classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ...names import unknown
+from ..settings import (
+    LEAST_ONE_OR_NONE,
+    NOT_NEGATIVE,
+    SHARE,
+    UNKNOWN_LENGTH,
+    EngineConfig,
+    Rule,
+    aside,
+    is_number,
+    least,
+    of_attention,
+    of_model,
+    of_training,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(EngineConfig):
+    """The settings of one run.
+
+    protocol "holdout" selects the epoch on a validation split of the training set and uses the test
+    set once; "paper" reports the best test epoch. Longer sequences are cut to `max_length`, or to
+    the longest of the training set. A batch of "random" cases is as long as its longest; batching
+    "bucket" takes cases of similar length, "fixed" (tokens) pads every batch to the greatest
+    length. `augment` and `mixup` (the parameter of its beta distribution, 0 = off) change images
+    in training.
+    """
+
+    CHOICES: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **EngineConfig.CHOICES,
+        "protocol": ("holdout", "paper"),
+        "anchor_rule": ("sample", "mean"),
+        "norm": ("post", "pre"),
+        "positions": ("learned", "sinusoidal", "none"),
+        "head": ("mean", "flatten", "mlp"),
+        "normalise": ("channel", "none"),
+        "augment": ("none", "light", "deit"),
+        "batching": ("random", "bucket", "fixed"),
+    }
+    RULES: ClassVar[Mapping[str, Rule]] = {
+        **EngineConfig.RULES,
+        "rank_multi": least(1),
+        "max_length": LEAST_ONE_OR_NONE,
+        "mixup": NOT_NEGATIVE,
+        "label_smoothing": SHARE,
+        "validation_fraction": (
+            lambda v: is_number(v) and 0 < v < 1,
+            "a number between 0 and 1",
+        ),
+    }
+
+    recipe: str = aside("default", "Settings to start from: default or paper.")
+    protocol: str = aside(
+        "holdout",
+        "holdout: choose the epoch on a validation split, use the test set once. "
+        "paper: report the best test epoch.",
+    )
+
+    rank_multi: int = of_attention(
+        10, "Anchors of data weights: rank times this many rows of the sequence."
+    )
+    anchor_rule: str = of_attention(
+        "sample", "How anchors are taken from a sequence: sample or mean."
+    )
+
+    norm: str = of_model("post", "Layer norm after (post) or before (pre) each part of a layer.")
+    positions: str = of_model("learned", "learned, sinusoidal or none.")
+    head: str = of_model(
+        "mean", "Class scores from the mean over positions (mean, mlp) or from all (flatten)."
+    )
+    normalise: str = of_model(
+        "channel", "Statistics of the training set: per channel (channel) or none."
+    )
+    max_length: int | None = of_model(
+        None, "Longer sequences are cut to it; none = the longest for training."
+    )
+
+    batching: str = of_training(
+        "random", "random cases, of similar length (bucket), or all padded to one (fixed)."
+    )
+    label_smoothing: float = of_training(0.0, "Share of the target spread over all classes.")
+    augment: str = of_training("none", "Random changes of images: none, light or deit.")
+    mixup: float = of_training(0.0, "Mix images: parameter of the beta distribution, 0 = off.")
+    validation_fraction: float = of_training(
+        0.2, "Part of the training set held out (protocol holdout)."
+    )
+
+    def validate(self) -> None:
+        from .. import get_task
+
+        for name in ("task", "recipe"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected a name")
+        recipes = get_task(self.task).recipes
+        if self.recipe not in recipes:
+            raise ValueError(unknown(f"recipe of task {self.task!r}:", self.recipe, recipes))
+        super().validate()
+
+    def longest(self) -> int:
+        return self.max_length or UNKNOWN_LENGTH
+
+    def primal_options(self) -> dict[str, Any]:
+        own = {"rank_multi": self.rank_multi, "anchor_rule": self.anchor_rule}
+        return super().primal_options() | own
