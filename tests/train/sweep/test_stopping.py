@@ -33,8 +33,8 @@ def test_not_hopeless(curve, epochs, others):
     assert RULE.verdict(curve, epochs, others) is None
 
 
-def epoch(number, accuracy):
-    return SimpleNamespace(epoch=number, epochs=10, accuracy=accuracy)
+def epoch(number, share):
+    return SimpleNamespace(epoch=number, epochs=10, share=share)
 
 
 def test_a_resumed_run_is_judged_by_all_its_epochs():
