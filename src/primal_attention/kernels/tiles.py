@@ -365,7 +365,9 @@ def rows_of(
 
 def add_outer(block: Tensor, rows: Tensor, total: Tensor) -> None:
     """total (c, d) += the sum over groups of block (G, c, m) rows (G, m, d)."""
-    if _short(block, block.shape[2]):
+    # addbmm adds group by group: it rounds in half precision, and launches elsewhere, for each
+    by_group = block.device.type == "cpu" and block.dtype in (torch.float32, torch.float64)
+    if len(block) > 1 and (not by_group or block.shape[2] < SHORT):
         total.addmm_(_as_rows(block).t(), rows.reshape(-1, rows.shape[-1]))
     else:
         total.addbmm_(block, rows)

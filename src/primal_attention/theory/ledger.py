@@ -12,24 +12,17 @@ import itertools
 import warnings
 import weakref
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from .entry import Count, Entry, Parts
 
 _CAPACITY = 32  # forwards without backward or `ksvd_loss`, beyond which something is wrong
 
 _keys = itertools.count(1)
 _ledgers: weakref.WeakValueDictionary[int, Ledger] = weakref.WeakValueDictionary()
-
-
-class Entry(NamedTuple):
-    """One forward of one layer: everything that `J` needs (equation 11)."""
-
-    terms: Tensor  # (3, B, h): sum_i e_i^T Lambda e_i, sum_j r_j^T Lambda r_j, Tr(W_e^T W_r)
-    count_e: Tensor  # (B,): valid queries
-    count_r: Tensor  # (B,): valid keys
-    with_grad: bool = True  # False: it ran under torch.no_grad
 
 
 class Ledger:
@@ -43,20 +36,26 @@ class Ledger:
         self.tag = torch.tensor(self.key, device="cpu")
         _ledgers[self.key] = self
 
-    def record(self, out: Tensor, entry: Entry) -> Tensor:
-        """Remember an entry; returns `out`, from now on tied to it: a backward pass through either
-        releases the ledger."""
-        entry = entry._replace(with_grad=torch.is_grad_enabled())
-        if torch.compiler.is_compiling():
+    def record(self, out: Tensor, made: Parts | Tensor, count_e: Count, count_r: Count) -> Tensor:
+        """Remember a forward whose output is `out` by its terms (3, B, h), or by what they are made
+        of; returns `out`, from now on tied to them: a backward pass through either releases the
+        ledger."""
+        with_grad, compiling = torch.is_grad_enabled(), torch.compiler.is_compiling()
+        transformed = compiling or torch._C._are_functorch_transforms_active()
+        if isinstance(made, Parts) and with_grad and not transformed and _to_be_trained(made):
+            out, terms = _WatchParts.apply(out, self.key, *made)
+        else:
+            terms = made.terms() if isinstance(made, Parts) else made
+            if terms.requires_grad and not transformed:
+                out, terms = _Watch.apply(out, terms, self.key)
+        entry = Entry(terms, count_e, count_r, with_grad)
+        if compiling:
             return self._record_compiled(out, entry)
-        if torch._C._are_functorch_transforms_active():
-            if not torch._C._functorch.is_batchedtensor(entry.terms):  # it would outlive its vmap
-                self._append(entry)
-            return out
-        if entry.terms.requires_grad:
-            out, terms = _Watch.apply(out, entry.terms, self.key)
-            entry = entry._replace(terms=terms)
-        if not _inside_backward():
+        if transformed:
+            keep = not torch._C._functorch.is_batchedtensor(terms)  # it would outlive its vmap
+        else:
+            keep = not _inside_backward()
+        if keep:
             self._append(entry)
         return out
 
@@ -134,6 +133,10 @@ class Ledger:
         return Ledger, ()
 
 
+def _to_be_trained(parts: Parts) -> bool:
+    return any(part is not None and part.requires_grad for part in parts)
+
+
 def _inside_backward() -> bool:
     """Whether the autograd engine is running: a forward now is a checkpoint's second one."""
     return bool(torch._C._current_graph_task_id() != -1)
@@ -149,6 +152,11 @@ def _release(key: int) -> None:
     ledger = _ledgers.get(key)
     if ledger is not None:
         ledger.release()
+
+
+def _release_unless_to_be_differentiated(key: int) -> None:
+    if not torch.is_grad_enabled():  # with create_graph more is to come
+        _release(key)
 
 
 class _Watch(torch.autograd.Function):
@@ -167,9 +175,23 @@ class _Watch(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g_out: Tensor, g_terms: Tensor) -> tuple[Tensor, Tensor, None]:
-        if not torch.is_grad_enabled():  # with create_graph more is to come
-            _release(ctx.key)
+        _release_unless_to_be_differentiated(ctx.key)
         return g_out, g_terms, None
+
+
+class _WatchParts(torch.autograd.Function):
+    """The same, with the terms made on the way: one node and a closed form in place of a dozen."""
+
+    @staticmethod
+    def forward(ctx: Any, out: Tensor, key: int, *parts: Any) -> tuple[Tensor, Tensor]:
+        ctx.key = key
+        ctx.save_for_backward(*parts)
+        return out.detach(), Parts(*parts).terms()
+
+    @staticmethod
+    def backward(ctx: Any, g_out: Tensor, g_terms: Tensor) -> tuple[Tensor | None, ...]:
+        _release_unless_to_be_differentiated(ctx.key)
+        return g_out, None, *Parts(*ctx.saved_tensors).gradient(g_terms)
 
 
 # The same for compiled graphs, where only registered operators keep their side effects.

@@ -8,8 +8,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from .ledger import Entry, Ledger
-from .objective import Positions, check_positions, objective
+from .entry import Entry
+from .ledger import Ledger
+from .objective import Positions, check_positions
+from .squares import sum_of_squares
 
 
 def ksvd_loss(
@@ -51,9 +53,8 @@ def ksvd_loss(
             "gradient checkpointing pass use_reentrant=False; under torch.no_grad() call ksvd_loss "
             "there too; leave out a part that is not trained by ksvd_loss(part_that_is)"
         )
-    losses = [_layer_loss(entries, positions) for _, entries in recorded]
-    stacked = torch.stack([loss.to(losses[0].device) for loss in losses])
-    return stacked.mean() if reduction == "mean" else stacked.sum()
+    share = 1.0 / len(recorded) if reduction == "mean" else 1.0
+    return sum_of_squares([_joined(entries) for _, entries in recorded], positions, share)
 
 
 def _lost(layer: nn.Module, entries: Sequence[Entry]) -> bool:
@@ -62,18 +63,10 @@ def _lost(layer: nn.Module, entries: Sequence[Entry]) -> bool:
     return without and any(p.requires_grad for p in layer.parameters())
 
 
-def _layer_loss(entries: Sequence[Entry], positions: Positions) -> Tensor:
-    """The mean over all samples of the squared J of one layer; a sample in which everything is
-    masked is none."""
-    squares = torch.cat([_sample_objectives(entry, positions).square() for entry in entries])
-    there = torch.cat([(entry.count_e > 0) & (entry.count_r > 0) for entry in entries])
-    return torch.where(there, squares, 0.0).sum() / there.sum().clamp(min=1)
-
-
-def _sample_objectives(entry: Entry, positions: Positions) -> Tensor:
-    """(B,): J, averaged over heads, of every sample."""
-    energy_e, energy_r, trace = entry.terms
-    if positions == "sum":
-        return objective(energy_e, energy_r, trace, positions="sum").mean(-1)
-    count_e, count_r = entry.count_e.unsqueeze(-1), entry.count_r.unsqueeze(-1)
-    return objective(energy_e, energy_r, trace, count_e=count_e, count_r=count_r).mean(-1)
+def _joined(entries: Sequence[Entry]) -> Entry:
+    """All samples of the forwards of one layer."""
+    if len(entries) == 1:
+        return entries[0]
+    counts_e, counts_r = zip(*[entry.counts() for entry in entries], strict=True)
+    terms = torch.cat([entry.terms for entry in entries], dim=1)
+    return Entry(terms, torch.cat(counts_e), torch.cat(counts_r))

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import PrimalAttention
-from ..theory.objective import objective
 
 QUANTILES = (0.1, 0.5, 0.9)
 
@@ -60,12 +59,7 @@ def _recording(model: nn.Module, layers: Sequence[PrimalAttention]) -> Iterator[
 
 def _objectives(layer: PrimalAttention) -> Tensor:
     """(cases, h): J of all forwards of a call; a case in which everything is masked is none."""
-    parts = []
-    for entry in layer.ledger.read():
-        count_e, count_r = entry.count_e.unsqueeze(-1), entry.count_r.unsqueeze(-1)
-        energy_e, energy_r, trace = entry.terms
-        values = objective(energy_e, energy_r, trace, count_e=count_e, count_r=count_r)
-        parts.append(values[(entry.count_e > 0) & (entry.count_r > 0)])
+    parts = [entry.objectives()[entry.present()] for entry in layer.ledger.read()]
     layer.ledger.release()
     return torch.cat(parts)
 

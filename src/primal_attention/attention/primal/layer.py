@@ -19,8 +19,8 @@ from ...kernels.anchors import anchor_weights
 from ...kernels.dispatch import Maps, Path, autocast_type, choose_path
 from ...kernels.reference import hide, hide_features
 from ...kernels.scan import running_mean
+from ...theory.entry import Count, Parts
 from ...theory.features import FeatureMap, make_feature_map
-from ...theory.ledger import Entry
 from ...theory.precision import widen, without_autocast
 from ..cost import Terms
 from ..inputs import Sequences
@@ -215,10 +215,10 @@ class PrimalAttention(PrimalParameters, DualView):
             if not call.is_self and call.ignore is not None:  # a sample without any valid key
                 out = out.masked_fill(call.ignore.all(-1)[:, None, None], 0.0)
             if result.energy is not None:
-                count_r = shards.count(call.y, call.ignore)
-                count_e = count_r if call.is_self else shards.count(call.x, None)
+                count_r = valid_positions(call.y, call.ignore, shards)
+                count_e = count_r if call.is_self else valid_positions(call.x, None, shards)
                 terms = objective_terms(self, result.energy, result.tied, shards)
-                out = self.ledger.record(out, Entry(terms, count_e, count_r))
+                out = self.ledger.record(out, terms, count_e, count_r)
         return out, result.state
 
     def _fixed(self, run: Run, state: PrimalState | None) -> Result:
@@ -407,15 +407,24 @@ def causal_tied(
     return scores, weights, PrimalState(sums, counts[:, -1], None)
 
 
+def valid_positions(x: Tensor, ignore: Tensor | None, shards: WholeSequence = WHOLE) -> Count:
+    """How many positions of x (B, N, ...) are valid: a number where all samples have the same."""
+    if ignore is None and shards.whole and not torch.compiler.is_compiling():
+        return x.shape[1]
+    return shards.count(x, ignore)
+
+
 def objective_terms(
     layer: PrimalParameters, energy: Tensor, tied: Tensor | None, shards: WholeSequence = WHOLE
-) -> Tensor:
-    """The terms of J (equation 11), (3, B, h): `sum_i e_i^T Lambda e_i`, `sum_j r_j^T Lambda r_j`,
-    `Tr(W_e^T W_r)`, from sums of squared scores (B, z, h, s) and tied weights (B, z, ...)."""
-    lam = layer.sqrt_lambda.to(energy.dtype).square()
-    energies = (energy * lam).sum(-1).transpose(0, 1)  # (z, B, h)
-    w_e, w_r = (layer.w_e, layer.w_r) if tied is None else tied.unbind(1)
-    trace = (w_e.to(energy.dtype) * w_r.to(energy.dtype)).sum((-2, -1)).expand_as(energies[0])
+) -> Parts | Tensor:
+    """The terms of J (equation 11) from sums of squared scores (B, z, h, s) and tied weights
+    (B, z, ...): what they are made of, or over several workers the terms themselves, (3, B, h)."""
+    weights = (layer.w_e, layer.w_r) if tied is None else (tied, None)
+    parts = Parts(energy, layer.sqrt_lambda, *weights)
+    if shards.whole:
+        return parts
+    energies = parts.energies()
+    trace = parts.trace().expand_as(energies[0])
     if not (layer.causal and tied is not None):  # there every worker has a part of the weights
         trace = shards.shared(trace)
     return torch.cat([shards.once(energies), trace.unsqueeze(0)])

@@ -9,16 +9,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ...distributed import WHOLE
 from ...kernels import reference
 from ...kernels.dispatch import autocast_type
 from ...kernels.scan import running_mean
 from ...theory.features import make_feature_map
-from ...theory.ledger import Entry
 from ...theory.precision import widen, without_autocast
 from ..cost import Terms
 from .cost import primal_cost
-from .layer import causal_tied, objective_terms, output_map
+from .layer import causal_tied, objective_terms, output_map, valid_positions
 from .options import check_options
 from .parameters import PrimalParameters
 from .state import PrimalState
@@ -98,8 +96,8 @@ class RotaryPrimalAttention(PrimalParameters):
             out = reference.output(scores, ignore, *output_map(self, x.dtype), dropout)
             if self.training and not torch.compiler.is_exporting():
                 terms = objective_terms(self, reference.energy(scores), tied)
-                count = WHOLE.count(x, ignore)
-                out = self.ledger.record(out, Entry(terms, count, count))
+                count = valid_positions(x, ignore)
+                out = self.ledger.record(out, terms, count, count)
         return out, state
 
     def cost(self, length: int, batch: int = 1) -> Terms:
