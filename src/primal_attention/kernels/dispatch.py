@@ -102,17 +102,19 @@ def attend_native(
     feature_map: FeatureMap,
     *,
     anchors: int,
+    causal: bool,
+    before: ops.Before | None,
     dropout: float,
     want_terms: bool,
-) -> tuple[Tensor, Tensor | None]:
-    """Equation (9) as one node: the output (B, N, d) of x, zero where ignore (B, N), and the terms
-    of J (3, B, h)."""
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Equation (9) as one node: the output (B, N, d) of x, zero where ignore (B, N), the terms of J
+    (3, B, h), and the sums after x of causal tied weights if there are some before."""
     kernels, number = library.kernels(), native_map(feature_map)
     if kernels is None or number is None:
         raise RuntimeError("the compiled kernels are gone; expected those that choose_path found")
     kind: ops.Kind = "fixed" if parameters.w_dual is None else "tied"
-    options = ops.Options(kernels, kind, number, anchors, dropout, want_terms)
-    return ops.attend(x, ignore, parameters, options)
+    options = ops.Options(kernels, kind, number, causal, anchors, dropout, want_terms)
+    return ops.attend(x, ignore, parameters, options, before)
 
 
 def attend_fixed(

@@ -82,7 +82,9 @@ class FoldedPrimalAttention(PrimalAttention):
             raise RuntimeError("a folded layer is for inference only; expected model.eval()")
         return super()._attend(call, state, record=False)
 
-    def _allows_native(self, call: Sequences, shards: WholeSequence) -> bool:
+    def _allows_native(
+        self, call: Sequences, state: PrimalState | None, shards: WholeSequence
+    ) -> bool:
         return False  # what the kernels would fold is folded already
 
     def _evaluate(self, run: Run, weights: Tensor, **given: Any) -> Result:

@@ -17,7 +17,7 @@ from ...distributed import WHOLE, WholeSequence, current_shards
 from ...kernels import decoding, dispatch, reference
 from ...kernels.anchors import anchor_weights
 from ...kernels.dispatch import Maps, Path, autocast_type, choose_path
-from ...kernels.native.ops import Parameters
+from ...kernels.native.ops import Before, Parameters
 from ...kernels.reference import hide, hide_features
 from ...kernels.scan import running_mean
 from ...theory.features import FeatureMap, make_feature_map
@@ -197,13 +197,14 @@ class PrimalAttention(PrimalParameters, DualView):
         shards, cast = current_shards(), autocast_type(call.x)
         if not shards.whole and (state is not None or not call.is_self):
             raise ValueError("a sharded sequence expects self-attention without a state")
+        allows_native = self._allows_native(call, state, shards)
         if self.causal and state is None:
             state = self.init_state(call.x.shape[0])
         inference = not self.training and call.ignore is None and shards.whole
         dtype = cast or call.x.dtype
         path = choose_path(
             call.x, dtype, self.feature_map, fast=self.fast, decoding=self.causal and inference,
-            native=self.weights if self._allows_native(call, shards) else None,
+            native=self.weights if allows_native else None,
         )  # fmt: skip
         if path == "decoding" and state is not None:
             return self._decode(call.x, state)
@@ -229,19 +230,23 @@ class PrimalAttention(PrimalParameters, DualView):
                 out = self.ledger.record(out, Entry(terms, count_e, count_r))
         return out, result.state
 
-    def _allows_native(self, call: Sequences, shards: WholeSequence) -> bool:
-        """Whether a call is of a form that the compiled kernels know."""
-        plain = call.is_self and shards.whole
-        return plain and not (self.causal and self.weights == "tied")
+    def _allows_native(
+        self, call: Sequences, state: PrimalState | None, shards: WholeSequence
+    ) -> bool:
+        """Whether a call is of a form that the compiled kernels know: self-attention, and no
+        gradient to or from a state of tied weights."""
+        streams = state is not None and self.weights == "tied"
+        return call.is_self and shards.whole and not (streams and torch.is_grad_enabled())
 
     def _native(
         self, call: Sequences, state: PrimalState | None, dropout: float, *, want_terms: bool
     ) -> Result:
         """By the compiled kernels, which make the terms of J as well."""
         expect_linear_parts(self)
-        x, ignore, weights, dual = call.x, call.ignore, None, None
-        if self.weights == "tied":
-            dual = self.dual_weight
+        x, ignore, weights, before = call.x, call.ignore, None, None
+        dual = self.dual_weight if self.weights == "tied" else None
+        if dual is not None:
+            before = None if state is None else Before(state.sums, state.seen)
         elif state is not None:
             x, sums, seen = running_mean(x, ignore, state.sums, state.seen)
             state = PrimalState(sums, seen, None)
@@ -256,10 +261,13 @@ class PrimalAttention(PrimalParameters, DualView):
             self.sqrt_lambda, self.concat.weight, self.concat.bias,
             self.out_proj.weight, self.out_proj.bias,
         )  # fmt: skip
-        out, terms = dispatch.attend_native(
+        out, terms, after = dispatch.attend_native(
             x, ignore, parameters, self.feature_map,
-            anchors=self.anchors or 0, dropout=dropout, want_terms=want_terms,
+            anchors=self.anchors or 0, causal=self.causal and dual is not None, before=before,
+            dropout=dropout, want_terms=want_terms,
         )  # fmt: skip
+        if state is not None and after is not None:
+            state = PrimalState(after, state.seen + WHOLE.count(x, ignore), None)
         return Result(out, None, None, state, terms)
 
     def _fixed(self, run: Run, state: PrimalState | None) -> Result:

@@ -7,6 +7,7 @@ the terms of J (equation 11) come out, so that a call is two functions in C++ an
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -42,28 +43,48 @@ class Options(NamedTuple):
     kernels: Kernels
     kind: Kind
     feature_map: int
+    causal: bool  # tied weights whose sums run over j <= i
     anchors: int  # 0: none
     dropout: float
     want_terms: bool
 
 
+class Before(NamedTuple):
+    """What a causal tied layer has seen before: sums (B, 2, h, p, s), with a further column for
+    positive features, of `seen` (B,) positions. They have no gradient."""
+
+    sums: Tensor
+    seen: Tensor
+
+
 def attend(
-    x: Tensor, ignore: Tensor | None, parameters: Parameters, options: Options
-) -> tuple[Tensor, Tensor | None]:
-    """Equation (9) at x (B, N, d): the output (B, N, d), zero where ignore (B, N), and the terms of
-    J (3, B, h) if they are wanted."""
+    x: Tensor,
+    ignore: Tensor | None,
+    parameters: Parameters,
+    options: Options,
+    before: Before | None = None,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Equation (9) at x (B, N, d): the output (B, N, d), zero where ignore (B, N), the terms of J
+    (3, B, h) if they are wanted, and the sums after x if there are some before."""
     tensors = [t if t is None else t.float().contiguous() for t in parameters]
     ignore = None if ignore is None else ignore.contiguous()
-    out, terms = _Attend.apply(x.contiguous(), ignore, options, *tensors)
-    return out, terms
+    if before is not None:
+        before = Before(before.sums.float().contiguous(), before.seen.contiguous())
+    out, terms, after = _Attend.apply(x.contiguous(), ignore, options, before, *tensors)
+    return out, terms, after
 
 
 class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, ignore: Tensor | None, options: Options, *tensors: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        call = _describe(x, ignore, tensors, options)
+        ctx: Any,
+        x: Tensor,
+        ignore: Tensor | None,
+        options: Options,
+        before: Before | None,
+        *tensors: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        call = _describe(x, ignore, tensors, options, before)
         numbers, padded = ctypes.c_int64(), ctypes.c_int64()
         sizes = ctypes.byref(numbers), ctypes.byref(padded)
         options.kernels.run(f"primal_{options.kind}_sizes", ctypes.byref(call), *sizes)
@@ -75,18 +96,24 @@ class _Attend(torch.autograd.Function):
         if options.want_terms:
             terms = x.new_empty(3, call.batch, call.heads, dtype=torch.float32)
         out = torch.empty_like(x)
+        after = None if before is None else torch.empty_like(before.sums)
         call.keep, call.saved, call.out, call.terms = map(_address, (keep, saved, out, terms))
+        call.after = _address(after)
         options.kernels.run(f"primal_{options.kind}_forward", ctypes.byref(call))
-        ctx.options = options
+        ctx.options, ctx.before = options, before
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, ignore, keep, saved, *tensors)
-        return out, terms
+        if after is not None:
+            ctx.mark_non_differentiable(after)
+        return out, terms, after
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor | None, g_terms: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(
+        ctx: Any, g: Tensor | None, g_terms: Tensor | None, _: None
+    ) -> tuple[Tensor | None, ...]:
         _refuse_second_derivative()
         x, ignore, keep, saved, *tensors = ctx.saved_tensors
-        call = _describe(x, ignore, tensors, ctx.options)
+        call = _describe(x, ignore, tensors, ctx.options, ctx.before)
         g = torch.zeros_like(x) if g is None else g.contiguous()
         g_terms = None if g_terms is None else g_terms.contiguous()
         call.keep, call.saved, call.g, call.g_terms = map(_address, (keep, saved, g, g_terms))
@@ -95,7 +122,7 @@ class _Attend(torch.autograd.Function):
         for name, gradient in zip(("x", *Parameters._fields), made, strict=True):
             setattr(call, f"d_{name}", _address(gradient))
         ctx.options.kernels.run(f"primal_{ctx.options.kind}_backward", ctypes.byref(call))
-        return made[0], None, None, *made[1:]
+        return made[0], None, None, None, *made[1:]
 
 
 def _address(tensor: Tensor | None) -> int | None:
@@ -103,18 +130,24 @@ def _address(tensor: Tensor | None) -> int | None:
 
 
 def _describe(
-    x: Tensor, ignore: Tensor | None, tensors: tuple[Tensor | None, ...], options: Options
+    x: Tensor,
+    ignore: Tensor | None,
+    tensors: Sequence[Tensor | None],
+    options: Options,
+    before: Before | None,
 ) -> Call:
     """The inputs of a call."""
+    sums, seen = (None, None) if before is None else map(_address, before)
     addresses = Parameters(*map(_address, tensors))  # type: ignore[arg-type]
     p = Parameters(*tensors)  # type: ignore[arg-type]
     heads, rank = p.root.shape
     return Call(
-        *x.shape, heads, len(p.concat_w), rank, options.feature_map, _TYPES[x.dtype], 0,
+        *x.shape, heads, len(p.concat_w), rank, options.feature_map, _TYPES[x.dtype],
+        options.causal,
         torch.get_num_threads(), keep_scale(options.dropout), x.data_ptr(), _address(ignore), None,
         addresses.w_in, addresses.b_in, addresses.w_dual, addresses.w_e, addresses.w_r,
         options.anchors, addresses.weights, addresses.root, addresses.concat_w, addresses.concat_b,
-        addresses.out_w, addresses.out_b,
+        addresses.out_w, addresses.out_b, sums, seen,
     )  # fmt: skip
 
 

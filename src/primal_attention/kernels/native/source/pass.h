@@ -9,7 +9,10 @@
 namespace primal {
 
 // Positions of a tile: what a tile needs at a time stays in the second cache.
-inline int64_t tile_size(const Call& c) { return c.width <= 128 ? 192 : 96; }
+inline int64_t tile_size(const Call& c) {
+  if (c.causal) return 32;  // within a tile all pairs of positions are treated
+  return c.width <= 128 ? 192 : 96;
+}
 
 // From so many products on, further threads pay.
 constexpr int64_t PARALLEL = int64_t{1} << 22;
@@ -58,22 +61,23 @@ struct Pass {
   // What one thread works with; `found` and `gradients` have so many channels.
   struct Worker {
     Rows rows;
-    Buffer turned, packed, found, scores, used, d_scores, gradients, dots, factors, out;
-    Worker(const Pass& pass, int64_t found_rows, int64_t gradient_rows)
-        : Worker(pass, pass.positions.longest * PANEL, found_rows, gradient_rows) {}
-
-   private:
-    Worker(const Pass& pass, int64_t most, int64_t found_rows, int64_t gradient_rows)
+    Buffer turned, packed, found, scores, used, d_scores, gradients, dots, factor, factors, matrix,
+        scratch, out;
+    Worker(const Pass& pass, int64_t most, int64_t found_rows, int64_t gradient_rows,
+           int64_t scratch_size)
         : rows(pass.c.width, most), turned(most * pass.columns), packed(most * pass.columns),
           found(most * found_rows), scores(most * pass.scores),
           used(pass.c.keep ? most * pass.scores : 0), d_scores(most * pass.scores),
-          gradients(most * gradient_rows), dots(most), factors(pass.scores),
-          out(most * pass.columns) {}
+          gradients(most * gradient_rows), dots(most), factor(most), factors(pass.scores),
+          matrix(round_up(pass.c.head_dim, WIDTH) * round_up(found_rows, WIDTH)),
+          scratch(scratch_size), out(most * pass.columns) {}
   };
 
-  std::vector<Worker> workers(int64_t found_rows, int64_t gradient_rows) const {
+  std::vector<Worker> workers(int64_t found_rows, int64_t gradient_rows,
+                              int64_t scratch_size = 0) const {
     std::vector<Worker> made;
-    for (int64_t i = 0; i < threads; i++) made.emplace_back(*this, found_rows, gradient_rows);
+    for (int64_t i = 0; i < threads; i++)
+      made.emplace_back(*this, positions.longest * PANEL, found_rows, gradient_rows, scratch_size);
     return made;
   }
 
@@ -86,6 +90,8 @@ struct Pass {
         f(positions.tiles[t], i, worker);
     });
   }
+
+  int64_t number_of(const Tile& tile) const { return &tile - positions.tiles.data(); }
 
   // total (count numbers) = the sum, in the order of chunks, of what they have for a sample.
   void total(const float* parts, int64_t sample, int64_t count, float* out) const {

@@ -57,8 +57,8 @@ static void pack_rows(const float* matrix, int64_t by_row, int64_t by_inner, int
 enum class Start { zero, bias, sum };
 
 template <int rows, Start start>
-PRIMAL_INLINE void project_panel(const float* packed, const float* from, int64_t inner, float* to,
-                                 const float* bias) {
+PRIMAL_INLINE void project_panel(const float* matrix, int64_t step, const float* from,
+                                 int64_t inner, float* to, const float* bias) {
   vec sum[rows][2];
   for (int i = 0; i < rows; i++) {
     if (start == Start::sum)
@@ -66,10 +66,10 @@ PRIMAL_INLINE void project_panel(const float* packed, const float* from, int64_t
     else
       sum[i][0] = sum[i][1] = start == Start::bias ? all(bias[i]) : vec{};
   }
-  for (int64_t k = 0; k < inner; k++, packed += rows, from += PANEL) {
+  for (int64_t k = 0; k < inner; k++, matrix += step, from += PANEL) {
     vec left = load(from), right = load(from + WIDTH);
     for (int i = 0; i < rows; i++) {
-      vec a = all(packed[i]);
+      vec a = all(matrix[i]);
       sum[i][0] += a * left, sum[i][1] += a * right;
     }
   }
@@ -86,11 +86,41 @@ static void project(const float* packed, int64_t rows, int64_t inner, Block from
     int size = groups.size(i);
     with_constant<ROWS>(size, [&](auto n) {
       for (int64_t j = 0; j < panels; j++)
-        project_panel<n, start>(packed, from.panel(j), inner, to.panel(j), bias);
+        project_panel<n, start>(packed, n, from.panel(j), inner, to.panel(j), bias);
     });
     packed += size * inner, to = to.rows_from(size);
     if (start == Start::bias) bias += size;
   }
+}
+
+// The same with a matrix that lies column by column, `step` apart.
+template <Start start>
+static void project_columns(const float* matrix, int64_t step, int64_t rows, int64_t inner,
+                            Block from, Block to, int64_t panels, const float* bias = nullptr) {
+  Groups groups(rows, ROWS);
+  for (int64_t i = 0; i < groups.count; i++) {
+    int size = groups.size(i);
+    with_constant<ROWS>(size, [&](auto n) {
+      for (int64_t j = 0; j < panels; j++)
+        project_panel<n, start>(matrix, step, from.panel(j), inner, to.panel(j), bias);
+    });
+    matrix += size, to = to.rows_from(size);
+    if (start == Start::bias) bias += size;
+  }
+}
+
+// to[column][row] = from[row][column], rows apart by the strides. Reads and writes whole vectors of
+// columns; fills up the rows of `to` with zeros to whole vectors.
+static void turn(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to,
+                 int64_t to_stride) {
+  for (int64_t i = 0; i < rows; i += WIDTH)
+    for (int64_t k = 0; k < columns; k += WIDTH) {
+      vec lane[WIDTH];
+      for (int j = 0; j < WIDTH; j++)
+        lane[j] = i + j < rows ? load(from + (i + j) * from_stride + k) : vec{};
+      transpose_lanes(lane);
+      for (int j = 0; j < WIDTH; j++) store(to + (k + j) * to_stride + i, lane[j]);
+    }
 }
 
 // -- rows = block^T matrix -------------------------------------------------------------------------

@@ -3,12 +3,15 @@
 //
 //     S_z = sum_j h_z(x_j) phi_z(x_j)^T      s_z(x) = P_z phi_z(x),   P_z = c S_o(z)
 //
-// so that `W_e|X = c S_k^T` and `W_r|X = c S_q^T`. Positive features divide by the same sum with ones
-// in place of h_z: S_z then has a further row, and c cancels. Two sweeps over the tiles, one for
-// the sums and one for the scores; the way back has two as well.
+// so that `W_e|X = c S_k^T` and `W_r|X = c S_q^T`. Positive features divide by the same sum with
+// ones in place of h_z: S_z then has a further row, and c cancels. Two sweeps over the tiles, one
+// for the sums and one for the scores; the way back has two as well.
+//
+// In a causal layer the sums run over j <= i. P_z of a tile then holds what came before it, and
+// `within.h` adds the positions of the tile itself.
 #pragma once
 
-#include "pass.h"
+#include "within.h"
 
 namespace primal {
 
@@ -16,24 +19,31 @@ template <class Feature>
 struct Tied : Pass {
   static constexpr bool positive = Feature::positive;
   int64_t rows, size;  // of S_z, and all its numbers
+  int64_t states;      // sets of P: one for each sample, or for each tile of a causal layer
+  Within<Feature> within;
 
   // parts of `saved`
   struct Saved {
-    float *features, *inverse, *sums, *energy;
+    float *features, *inverse, *scores, *sums, *weights, *energy;
     Saved(const Tied& t, float* at) {
       features = at, at += t.positions.padded * (t.inner + t.scores);
       inverse = at, at += t.positions.padded * t.sides;
-      sums = at, at += round_up(t.c.batch * t.sides * t.size, 16);
-      energy = at, at += t.c.batch * t.scores;
+      scores = at, at += t.c.causal ? t.positions.padded * t.scores : 0;
+      sums = at, at += t.c.batch * t.sides * t.size;     // S_z at the end
+      weights = at, at += t.states * t.sides * t.size;   // P_z
+      energy = at;
     }
   };
 
   explicit Tied(const Call& call)
-      : Pass(call), rows(c.rank + positive), size(rows * c.head_dim) {}
+      : Pass(call), rows(c.rank + positive), size(rows * c.head_dim),
+        states(c.causal ? positions.tiles.size() : c.batch), within(*this, rows) {}
 
   int64_t saved_size() const {
-    return positions.padded * (inner + scores + sides) + round_up(c.batch * sides * size, 16) +
-           c.batch * scores;
+    int64_t channels = inner + scores + sides + (c.causal ? scores : 0);
+    // whole vectors are read at the end of the weights
+    return positions.padded * channels + (c.batch + states) * sides * size + c.batch * scores +
+           WIDTH;
   }
 
   int64_t other(int64_t z) const { return (z + c.heads) % sides; }
@@ -43,10 +53,22 @@ struct Tied : Pass {
   Block inverse_of(const Saved& saved, const Tile& tile) const {
     return {saved.inverse + tile.at * sides, sides * PANEL};
   }
+  int64_t state_of(const Tile& tile) const { return c.causal ? number_of(tile) : tile.sample; }
+  float* weights_of(const Saved& saved, const Tile& tile) const {
+    return saved.weights + state_of(tile) * sides * size;
+  }
 
-  // c of a sample for the cosine; for positive features, what brings the sums to size 1.
+  // c of a sample.
+  float mean_of(int64_t sample) const {
+    int64_t count = positions.valid[sample] + (c.seen ? c.seen[sample] : 0);
+    return 1.0f / static_cast<float>(std::max<int64_t>(1, count));
+  }
+
+  // The factor of S_z in P_o(z): c for the cosine, what brings positive features to size 1, and 1
+  // in causal layers, where c belongs to the position.
   float scale_of(int64_t sample, const float* sums) const {
-    if (!positive) return 1.0f / static_cast<float>(std::max<int64_t>(1, positions.valid[sample]));
+    if (c.causal) return 1.0f;
+    if (!positive) return mean_of(sample);
     float most = 0.0f;
     for (int64_t k = 0; k < c.head_dim; k++) {
       float value = sums[c.rank * c.head_dim + k];
@@ -55,44 +77,39 @@ struct Tied : Pass {
     return most <= SMALLEST_SUM ? 0.0f : 1.0f / most;
   }
 
-  // P_z of a sample, packed for `project`.
-  void pack_weights(const float* sums, int64_t sample, float* out) const {
-    Buffer scaled(size);
-    for (int64_t z = 0; z < sides; z++) {
-      const float* from = sums + (sample * sides + other(z)) * size;
-      float scale = scale_of(sample, from);
-      for (int64_t k = 0; k < size; k++) scaled[k] = scale * from[k];
-      pack_rows(scaled, c.head_dim, 1, rows, c.head_dim, out + (sample * sides + z) * size);
-    }
-  }
+  // -- forward -----------------------------------------------------------------------------------
 
   void forward() {
     cut(size * sides);
     Buffer own(c.saved ? 0 : saved_size());
     Saved saved(*this, c.saved ? c.saved : own);
-    Buffer w_in(inner * c.width), w_dual(scores * c.width), weights(c.batch * sides * size);
+    Buffer w_in(inner * c.width), w_dual(scores * c.width);
     pack_rows(c.w_in, c.width, 1, inner, c.width, w_in);
     pack_rows(c.w_dual, c.width, 1, scores, c.width, w_dual);
-    Buffer part_sums = zeros(positions.slots * sides * size);
+    Buffer parts = zeros(c.causal ? 0 : positions.slots * sides * size);
     Buffer part_energy = zeros(positions.slots * scores);
-    std::vector<Worker> workers = this->workers(rows, 0);
+    std::vector<Worker> workers = this->workers(rows, 0, c.causal ? within.size() : 0);
 
     for_tiles([&](const Tile& tile, int64_t chunk, int64_t worker) {
-      float* sums = part_sums + positions.chunks[chunk].slot_of(tile.sample) * sides * size;
+      float* sums = parts + positions.chunks[chunk].slot_of(tile.sample) * sides * size;
+      if (c.causal) {
+        sums = weights_of(saved, tile);
+        std::fill_n(sums, sides * size, 0.0f);
+      }
       sum_tile(saved, tile, w_in, w_dual, workers[worker], sums);
     });
-    for (int64_t b = 0; b < c.batch; b++) {
-      total(part_sums, b, sides * size, saved.sums + b * sides * size);
-      pack_weights(saved.sums, b, weights);
-    }
+    if (c.causal)
+      sums_before(saved);
+    else
+      sums_of_samples(saved, parts);
 
     OutputMap map(c);
     Buffer w_out(scores * columns);
     pack_columns([&](int64_t k) { return map.weight + k * columns; }, scores, columns, w_out);
     for_tiles([&](const Tile& tile, int64_t chunk, int64_t worker) {
       Worker& w = workers[worker];
-      Block score = w.scores.block(scores);
-      score_tile(saved, tile, weights, w, score,
+      Block score = scores_of(saved, tile, w);
+      score_tile(saved, tile, w, score,
                  part_energy + positions.chunks[chunk].slot_of(tile.sample) * scores);
       emit(tile, score, w_out, map.bias, w);
     });
@@ -103,9 +120,15 @@ struct Tied : Pass {
     }
   }
 
+  // Scores are kept in causal layers, where they cost more, and made again in others.
+  Block scores_of(const Saved& saved, const Tile& tile, const Worker& w) const {
+    if (!c.causal) return w.scores.block(scores);
+    return {saved.scores + tile.at * scores, scores * PANEL};
+  }
+
   // Features and dual variables of a tile, and what they add to the sums.
   void sum_tile(const Saved& saved, const Tile& tile, const float* w_in, const float* w_dual,
-                Worker& w, float* sums) {
+                Worker& w, float* sums) const {
     int64_t panels = tile.panels(), p = c.head_dim, s = c.rank;
     Block phi = features_of(saved, tile), dual = phi.rows_from(inner);
     Block inverse = inverse_of(saved, tile);
@@ -122,22 +145,6 @@ struct Tied : Pass {
     }
   }
 
-  // Scores of a tile; writes 1 / D of positive features. energy: (2h, s), or nullptr.
-  void score_tile(const Saved& saved, const Tile& tile, const float* weights, Worker& w, Block to,
-                  float* energy) {
-    int64_t panels = tile.panels();
-    Block found = w.found.block(rows);
-    for (int64_t z = 0; z < sides; z++) {
-      Block q = features_of(saved, tile).rows_from(z * c.head_dim);
-      Block inverse = inverse_of(saved, tile).rows_from(z);
-      const float* packed = weights + (tile.sample * sides + z) * size;
-      project<Start::zero>(packed, rows, c.head_dim, q, found, panels);
-      if (positive && energy) invert(found.rows_from(c.rank), inverse, panels);
-      normalise(found, inverse, to.rows_from(z * c.rank), c.rank, panels,
-                energy ? energy + z * c.rank : nullptr);
-    }
-  }
-
   static void add_row_sums(Block from, int64_t width, int64_t panels, float* to) {
     for (int64_t k = 0; k < width; k++) {
       vec sum{};
@@ -147,18 +154,95 @@ struct Tied : Pass {
     }
   }
 
+  // S_z and P_z of every sample.
+  void sums_of_samples(const Saved& saved, const float* parts) const {
+    for (int64_t b = 0; b < c.batch; b++) {
+      float *sums = saved.sums + b * sides * size, *weights = saved.weights + b * sides * size;
+      total(parts, b, sides * size, sums);
+      for (int64_t z = 0; z < sides; z++) {
+        const float* from = sums + other(z) * size;
+        float scale = scale_of(b, from);
+        for (int64_t k = 0; k < size; k++) weights[z * size + k] = scale * from[k];
+      }
+    }
+  }
+
+  // From the sums of every tile, in the place of its P_z, to those of what came before it.
+  void sums_before(const Saved& saved) const {
+    int64_t count = sides * size, half = c.heads * size;
+    for (int64_t b = 0; b < c.batch; b++)
+      for (int64_t i = 0; i < count; i++) {
+        int64_t z = i / size, a = i % size / c.head_dim, k = i % c.head_dim;
+        int64_t at = ((b * sides + z) * c.head_dim + k) * rows + a;
+        saved.sums[b * count + i] = c.before ? c.before[at] : 0.0f;
+      }
+    Buffer own(count);
+    for (const Tile& tile : positions.tiles) {
+      float *sums = saved.sums + tile.sample * count, *here = weights_of(saved, tile);
+      std::copy_n(here, count, static_cast<float*>(own));
+      std::copy_n(sums, half, here + half);
+      std::copy_n(sums + half, half, here);
+      for (int64_t i = 0; i < count; i++) sums[i] += own[i];
+    }
+    for (int64_t b = 0; c.after && b < c.batch; b++)
+      for (int64_t z = 0; z < sides; z++)
+        for (int64_t k = 0; k < c.head_dim; k++)
+          for (int64_t a = 0; a < rows; a++)
+            c.after[((b * sides + z) * c.head_dim + k) * rows + a] =
+                saved.sums[(b * sides + z) * size + a * c.head_dim + k];
+  }
+
+  // Scores of a tile and 1 / D of positive features; adds the squares to energy (2h, s).
+  void score_tile(const Saved& saved, const Tile& tile, Worker& w, Block to, float* energy) const {
+    int64_t panels = tile.panels();
+    Block found = w.found.block(rows);
+    for (int64_t z = 0; z < sides; z++) {
+      Block q = features_of(saved, tile).rows_from(z * c.head_dim);
+      Block inverse = inverse_of(saved, tile).rows_from(z);
+      project_weights(saved, tile, z, rows, w, found);
+      if (c.causal) {
+        Block features = features_of(saved, tile);
+        within.forward(tile, q, features.rows_from(other(z) * c.head_dim),
+                       features.rows_from(inner + other(z) * c.rank), found, w.scratch);
+      }
+      if (positive) invert(found.rows_from(c.rank), inverse, panels);
+      normalise(found, factor_of(tile, inverse, w), to.rows_from(z * c.rank), c.rank, panels,
+                energy + z * c.rank);
+    }
+  }
+
+  // to = the first rows of P_z times the features.
+  void project_weights(const Saved& saved, const Tile& tile, int64_t z, int64_t count, Worker& w,
+                       Block to) const {
+    int64_t p = c.head_dim, step = round_up(rows, WIDTH);
+    turn(weights_of(saved, tile) + z * size, p, rows, p, w.matrix, step);
+    Block q = features_of(saved, tile).rows_from(z * p);
+    project_columns<Start::zero>(w.matrix, step, count, p, q, to, tile.panels());
+  }
+
+  // What multiplies the scores of every position: 1 / D or 1 / |q|, in causal layers with c.
+  Block factor_of(const Tile& tile, Block inverse, Worker& w) const {
+    if (positive || !c.causal) return inverse;
+    Block to = w.factor.block(1);
+    int64_t before = tile.first + (c.seen ? c.seen[tile.sample] : 0);
+    for (int64_t i = 0; i < tile.panels() * PANEL; i++)
+      *to.at(0, i) = *inverse.at(0, i) / static_cast<float>(before + i + 1);
+    return to;
+  }
+
   // 1 / D, zero where D is next to nothing; NaN stays.
-  static void invert(Block from, Block to, int64_t panels) {
+  void invert(Block from, Block to, int64_t panels) const {
+    vec least = all(c.causal ? SMALLEST_SUM : 1e-30f);
     for (int64_t i = 0; i < panels; i++)
       for (int half = 0; half < PANEL; half += WIDTH) {
-        vec value = load(from.panel(i) + half), least = all(1e-30f);
+        vec value = load(from.panel(i) + half);
         store(to.panel(i) + half, value < least ? vec{} : 1.0f / value);
       }
   }
 
   // Tr(W_e^T W_r) of every head.
   void trace(const float* sums, int64_t sample) const {
-    float scale = 1.0f / static_cast<float>(std::max<int64_t>(1, positions.valid[sample]));
+    float scale = mean_of(sample);
     for (int64_t i = 0; i < c.heads; i++) {
       const float *a = sums + (sample * sides + i) * size, *b = a + c.heads * size;
       float sum = 0.0f;
@@ -176,15 +260,13 @@ struct Tied : Pass {
     cut(n_all);
     Saved saved(*this, c.saved);
     OutputMap map(c);
-    Buffer weights(c.batch * sides * size), turned_weights(c.batch * sides * size);
-    for (int64_t b = 0; b < c.batch; b++) pack_weights(saved.sums, b, weights);
     Buffer w_out(scores * c.width);
     pack_rows(map.weight, columns, 1, scores, c.width, w_out);
     Buffer sums = zeros(positions.chunks.size() * n_all);
     int64_t du_rows = sides * rows;
     Buffer du_all(positions.padded * du_rows), dots_all(positive ? 0 : positions.padded * sides);
-    Buffer parts = zeros(positions.slots * sides * size);
-    std::vector<Worker> workers = this->workers(rows, inner + scores);
+    Buffer parts = zeros((c.causal ? states : positions.slots) * sides * size);
+    std::vector<Worker> workers = this->workers(rows, inner + scores, c.causal ? within.size() : 0);
     auto du_of = [&](const Tile& tile) {
       return Block{du_all + tile.at * du_rows, du_rows * PANEL};
     };
@@ -197,54 +279,67 @@ struct Tied : Pass {
       Worker& w = workers[worker];
       float* own = sums + chunk * n_all;
       int64_t panels = tile.panels();
-      Block score = w.scores.block(scores);
-      score_tile(saved, tile, weights, w, score, nullptr);
+      Block score = scores_of(saved, tile, w);
+      if (!c.causal) scores_again(saved, tile, w, score);
       Block ds = emit_backward(tile, score, w_out, own + n_in, own + n_in + n_out, w);
       energy_factors(tile.sample, w.factors);
-      float* part = parts + positions.chunks[chunk].slot_of(tile.sample) * sides * size;
+      int64_t slot = c.causal ? number_of(tile) : positions.chunks[chunk].slot_of(tile.sample);
       for (int64_t z = 0; z < sides; z++) {
         Block du = du_of(tile).rows_from(z * rows);
-        scores_backward(ds.rows_from(z * c.rank), score.rows_from(z * c.rank),
-                        inverse_of(saved, tile).rows_from(z), w.factors + z * c.rank, c.rank,
-                        panels, positive, du, dots_of(tile).rows_from(z));
+        Block factor = factor_of(tile, inverse_of(saved, tile).rows_from(z), w);
+        scores_backward(ds.rows_from(z * c.rank), score.rows_from(z * c.rank), factor,
+                        w.factors + z * c.rank, c.rank, panels, positive, du,
+                        dots_of(tile).rows_from(z));
         Block q = features_of(saved, tile).rows_from(z * c.head_dim);
-        add_inner(du, rows, q, c.head_dim, panels, part + z * size);
+        add_inner(du, rows, q, c.head_dim, panels, parts + (slot * sides + z) * size);
       }
     });
 
-    // dS, packed in both ways
-    Buffer d_sums(c.batch * sides * size), turned_sums(c.batch * sides * size), d_ones(
-        c.batch * sides * c.head_dim);
-    for (int64_t b = 0; b < c.batch; b++) sums_backward(saved, parts, b, d_sums, turned_sums, d_ones,
-                                                         turned_weights);
+    Buffer own_sums(c.causal ? 0 : c.batch * sides * size);  // dS_z
+    float* d_sums = c.causal ? parts : own_sums;
+    if (c.causal)
+      sums_after(saved, parts);
+    else
+      for (int64_t b = 0; b < c.batch; b++) sums_backward(saved, parts, b, own_sums);
 
     // Back through the sums: `h phi^T` gives dphi = dS^T h and dh = dS phi.
     Buffer w_in((inner + scores) * columns);
-    pack_columns(
-        [&](int64_t k) { return k < inner ? c.w_in + k * c.width : c.w_dual + (k - inner) * c.width; },
-        inner + scores, c.width, w_in);
+    auto row = [&](int64_t k) {
+      return k < inner ? c.w_in + k * c.width : c.w_dual + (k - inner) * c.width;
+    };
+    pack_columns(row, inner + scores, c.width, w_in);
     for_tiles([&](const Tile& tile, int64_t chunk, int64_t worker) {
       Worker& w = workers[worker];
       float* own = sums + chunk * n_all;
-      int64_t panels = tile.panels(), p = c.head_dim, s = c.rank;
-      Block gradient = w.gradients.block(inner + scores);
+      int64_t panels = tile.panels(), p = c.head_dim, s = c.rank, step = round_up(rows, WIDTH);
+      Block gradient = w.gradients.block(inner + scores), features = features_of(saved, tile);
       for (int64_t z = 0; z < sides; z++) {
-        Block q = features_of(saved, tile).rows_from(z * p);
-        Block h = features_of(saved, tile).rows_from(inner + z * s);
-        Block inverse = inverse_of(saved, tile).rows_from(z), dot = dots_of(tile).rows_from(z);
+        Block q = features.rows_from(z * p), h = features.rows_from(inner + z * s);
         Block dq = gradient.rows_from(z * p), dh = gradient.rows_from(inner + z * s);
-        int64_t side = tile.sample * sides + z;
-        project<Start::zero>(d_sums + side * size, s, p, q, dh, panels);
-        if (positive) {
-          project<Start::bias>(turned_sums + side * size, p, s, h, dq, panels, d_ones + side * p);
-        } else {
-          dual_backward(dh, h, inverse, s, panels, dot, w.dots.block(1));
-          project<Start::zero>(turned_sums + side * size, p, s, h, dq, panels);
-        }
-        project<Start::sum>(turned_weights + side * size, p, rows,
-                            du_of(tile).rows_from(z * rows), dq, panels);
-        Feature::backward(dq, q, p, panels, inverse, w.dots.block(1),
-                          own + n_in + n_out + columns + z * p);
+        const float* d_sum = d_sums + (state_of(tile) * sides + z) * size;
+        turn(d_sum, p, rows, p, w.matrix, step);
+        project_columns<Start::zero>(w.matrix, step, s, p, q, dh, panels);
+        if (positive)
+          project_columns<Start::bias>(d_sum, p, p, s, h, dq, panels, d_sum + s * p);
+        else
+          project_columns<Start::zero>(d_sum, p, p, s, h, dq, panels);
+        project_columns<Start::sum>(weights_of(saved, tile) + z * size, p, p, rows,
+                                    du_of(tile).rows_from(z * rows), dq, panels);
+      }
+      for (int64_t z = 0; c.causal && z < sides; z++) {
+        int64_t o = other(z);
+        within.backward(tile, features.rows_from(z * p), features.rows_from(o * p),
+                        features.rows_from(inner + o * s), du_of(tile).rows_from(z * rows),
+                        gradient.rows_from(z * p), gradient.rows_from(o * p),
+                        gradient.rows_from(inner + o * s), w.scratch);
+      }
+      for (int64_t z = 0; z < sides; z++) {
+        Block inverse = inverse_of(saved, tile).rows_from(z);
+        if (!positive)
+          dual_backward(gradient.rows_from(inner + z * s), features.rows_from(inner + z * s),
+                        inverse, s, panels, dots_of(tile).rows_from(z), w.dots.block(1));
+        Feature::backward(gradient.rows_from(z * p), features.rows_from(z * p), p, panels, inverse,
+                          w.dots.block(1), own + n_in + n_out + columns + z * p);
       }
       maps_backward(tile, gradient, inner + scores, w_in, own, w);
     });
@@ -261,27 +356,48 @@ struct Tied : Pass {
     for (int64_t b = 0; b < c.batch; b++) energy_roots(b, saved.energy + b * scores);
   }
 
-  // The gradient of S_z of a sample: that of P_o(z), and that of the trace.
-  void sums_backward(const Saved& saved, const float* parts, int64_t sample, float* packed,
-                     float* turned, float* ones, float* turned_weights) const {
-    int64_t p = c.head_dim;
-    Buffer own(sides * size), scaled(size);
-    total(parts, sample, sides * size, own);
-    float mean = 1.0f / static_cast<float>(std::max<int64_t>(1, positions.valid[sample]));
+  // The scores of a tile once more, with the factors that the forward pass has found.
+  void scores_again(const Saved& saved, const Tile& tile, Worker& w, Block to) const {
     for (int64_t z = 0; z < sides; z++) {
-      const float* mine = saved.sums + (sample * sides + z) * size;
-      const float* theirs = saved.sums + (sample * sides + other(z)) * size;
-      int64_t side = sample * sides + z;
-      float scale = scale_of(sample, theirs);  // P_z = scale S_o(z)
-      for (int64_t k = 0; k < size; k++) scaled[k] = scale * theirs[k];
-      pack_rows(scaled, 1, p, p, rows, turned_weights + side * size);
-      scale = scale_of(sample, mine);  // P_o(z) = scale S_z
-      float g = c.g_terms ? c.g_terms[(2 * c.batch + sample) * c.heads + z % c.heads] : 0.0f;
-      for (int64_t k = 0; k < size; k++) scaled[k] = scale * own[other(z) * size + k];
-      for (int64_t k = 0; k < c.rank * p; k++) scaled[k] += g * mean * (mean * theirs[k]);
-      pack_rows(scaled, p, 1, c.rank, p, packed + side * size);
-      pack_rows(scaled, 1, p, p, c.rank, turned + side * size);
-      if (positive) std::copy_n(scaled + c.rank * p, p, ones + side * p);
+      Block own = to.rows_from(z * c.rank);
+      project_weights(saved, tile, z, c.rank, w, own);
+      normalise(own, inverse_of(saved, tile).rows_from(z), own, c.rank, tile.panels(), nullptr);
+    }
+  }
+
+  // dS_z of a sample from the trace in J: `g c^2 S_o(z)`, added to the first rows of `to`.
+  void add_trace(const Saved& saved, int64_t sample, int64_t z, float* to) const {
+    if (!c.g_terms) return;
+    float mean = mean_of(sample);
+    float g = c.g_terms[(2 * c.batch + sample) * c.heads + z % c.heads] * mean;
+    const float* theirs = saved.sums + (sample * sides + other(z)) * size;
+    for (int64_t k = 0; k < c.rank * c.head_dim; k++) to[k] += g * (mean * theirs[k]);
+  }
+
+  // dS_z of a sample: that of P_o(z) in all its tiles, and that of the trace.
+  void sums_backward(const Saved& saved, const float* parts, int64_t sample, float* out) const {
+    Buffer own(sides * size);
+    total(parts, sample, sides * size, own);
+    for (int64_t z = 0; z < sides; z++) {
+      float* to = out + (sample * sides + z) * size;
+      float scale = scale_of(sample, saved.sums + (sample * sides + z) * size);
+      for (int64_t k = 0; k < size; k++) to[k] = scale * own[other(z) * size + k];
+      add_trace(saved, sample, z, to);
+    }
+  }
+
+  // From dP_z of every tile to dS_z: the sum over later tiles of dP_o(z), and that of the trace.
+  void sums_after(const Saved& saved, float* parts) const {
+    int64_t count = sides * size, half = c.heads * size;
+    Buffer running = zeros(c.batch * count), own(count);
+    for (int64_t b = 0; b < c.batch; b++)
+      for (int64_t z = 0; z < sides; z++)
+        add_trace(saved, b, z, running + b * count + z * size);
+    for (int64_t t = static_cast<int64_t>(positions.tiles.size()) - 1; t >= 0; t--) {
+      float *sum = running + positions.tiles[t].sample * count, *here = parts + t * count;
+      std::copy_n(here, count, static_cast<float*>(own));
+      std::copy_n(sum, count, here);
+      for (int64_t i = 0; i < half; i++) sum[i] += own[half + i], sum[half + i] += own[i];
     }
   }
 

@@ -90,10 +90,10 @@ struct Positions {
   }
 };
 
-// Numbers that need no start value, aligned to cache lines.
+// Numbers that need no start value, aligned to cache lines; a whole vector may be read at the end.
 class Buffer {
  public:
-  explicit Buffer(int64_t count = 0) : memory_(new char[count * sizeof(float) + 64]) {
+  explicit Buffer(int64_t count = 0) : memory_(new char[count * sizeof(float) + 128]) {
     auto address = reinterpret_cast<uintptr_t>(memory_.get());
     data_ = reinterpret_cast<float*>((address + 63) / 64 * 64);
   }
