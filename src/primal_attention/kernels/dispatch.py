@@ -3,6 +3,7 @@
 | path | serves | file |
 |---|---|---|
 | reference | every call; the truth of the others | `reference.py`, put together in the layer |
+| native | cosine and `(elu + 1)^b` features on a CPU, compiled | `native/` |
 | tiles | cosine features in eager mode | `passes.py`, in inference also `folded.py` |
 | decoding | a few positions of a causal layer in inference | `decoding.py` |
 """
@@ -17,8 +18,10 @@ from torch import Tensor
 from ..theory.features import Cosine, FeatureMap
 from . import passes
 from .folded import attend_folded, features_are_cheaper, fold_weights
+from .native import library, ops
 
-Path = Literal["reference", "tiles", "decoding"]
+Path = Literal["reference", "tiles", "decoding", "native"]
+Weights = Literal["data", "free", "tied"]
 DECODED = 256  # positions of a batch up to which `decoding` serves
 
 
@@ -41,21 +44,77 @@ def autocast_type(x: Tensor) -> torch.dtype | None:
 
 
 def choose_path(
-    x: Tensor, dtype: torch.dtype, feature_map: FeatureMap, *, fast: bool, decoding: bool
+    x: Tensor,
+    dtype: torch.dtype,
+    feature_map: FeatureMap,
+    *,
+    fast: bool,
+    decoding: bool,
+    native: Weights | None = None,
 ) -> Path:
     """The path of a call on x (B, N, d) that computes in `dtype`. fast: whether the layer allows
-    more than the reference. decoding: whether it is causal, in inference, without a mask."""
+    more than the reference. decoding: whether it is causal, in inference, without a mask. native:
+    the weights of the layer if nothing but their kind speaks against the compiled kernels."""
     # first: a graph with a dynamic length must not ask how long the sequence is
     if not fast or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return "reference"
+    served = native is not None and _has_native(x, dtype, feature_map, native)
     # in float16 scores may overflow before their division by the norm
     if not isinstance(feature_map, Cosine) or dtype == torch.float16:
-        return "reference"
+        return "native" if served else "reference"
     decoding = decoding and x.shape[0] * x.shape[1] <= DECODED and not torch.is_grad_enabled()
     decoding = decoding and dtype in (torch.float32, torch.float64)
     if decoding and not torch.is_autocast_enabled(x.device.type):
         return "decoding"
-    return "tiles"
+    return "native" if served else "tiles"
+
+
+def native_map(feature_map: FeatureMap) -> int | None:
+    """The number of a feature map in the compiled kernels, which have `(elu + 1)^b` for b = 1 and
+    b = 2; None where they have it not."""
+    if isinstance(feature_map, Cosine):
+        return ops.COSINE
+    fixed = getattr(feature_map, "log_power", None) is None
+    power = getattr(feature_map, "power", None) if fixed else None
+    return {1.0: ops.ELU, 2.0: ops.SQUARED_ELU}.get(power)  # type: ignore[arg-type]
+
+
+def _has_native(x: Tensor, dtype: torch.dtype, feature_map: FeatureMap, weights: Weights) -> bool:
+    """Whether the compiled kernels serve: a CPU, float32 or bfloat16, plain tensors that no mode
+    watches, and positive features only with tied weights."""
+    found = native_map(feature_map)
+    return (
+        found is not None
+        and (found == ops.COSINE or weights == "tied")
+        and dtype in (torch.float32, torch.bfloat16)
+        and x.device.type == "cpu"
+        and type(x) in (Tensor, torch.nn.Parameter)
+        and x.numel() > 0
+        and not torch._C._len_torch_dispatch_stack()
+        and library.kernels() is not None
+    )
+
+
+def attend_native(
+    x: Tensor,
+    ignore: Tensor | None,
+    parameters: ops.Parameters,
+    feature_map: FeatureMap,
+    *,
+    anchors: int,
+    causal: bool,
+    before: ops.Before | None,
+    dropout: float,
+    want_terms: bool,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Equation (9) as one node: the output (B, N, d) of x, zero where ignore (B, N), the terms of J
+    (3, B, h), and the sums after x of causal tied weights if there are some before."""
+    kernels, number = library.kernels(), native_map(feature_map)
+    if kernels is None or number is None:
+        raise RuntimeError("the compiled kernels are gone; expected those that choose_path found")
+    kind: ops.Kind = "fixed" if parameters.w_dual is None else "tied"
+    options = ops.Options(kernels, kind, number, causal, anchors, dropout, want_terms)
+    return ops.attend(x, ignore, parameters, options, before)
 
 
 def attend_fixed(

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ...distributed import WholeSequence
 from ...kernels import decoding
 from ...kernels.dispatch import Maps
 from ...kernels.folded import attend_folded, features_are_cheaper, fold_weights
@@ -80,6 +81,11 @@ class FoldedPrimalAttention(PrimalAttention):
         if self.training:
             raise RuntimeError("a folded layer is for inference only; expected model.eval()")
         return super()._attend(call, state, record=False)
+
+    def _allows_native(
+        self, call: Sequences, state: PrimalState | None, shards: WholeSequence
+    ) -> bool:
+        return False  # what the kernels would fold is folded already
 
     def _evaluate(self, run: Run, weights: Tensor, **given: Any) -> Result:
         if self.folded == "features" and run.path != "reference" and not torch.is_grad_enabled():

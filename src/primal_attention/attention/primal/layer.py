@@ -17,6 +17,7 @@ from ...distributed import WHOLE, WholeSequence, current_shards
 from ...kernels import decoding, dispatch, reference
 from ...kernels.anchors import anchor_weights
 from ...kernels.dispatch import Maps, Path, autocast_type, choose_path
+from ...kernels.native.ops import Before, Parameters
 from ...kernels.reference import hide, hide_features
 from ...kernels.scan import running_mean
 from ...theory.entry import Count, Parts
@@ -57,6 +58,7 @@ class Result(NamedTuple):
     energy: Tensor | None  # (B, z, h, s): sums of squared e over queries, of squared r over keys
     tied: Tensor | None = None  # tied weights (B, z, ...), for the trace in J
     state: PrimalState | None = None
+    terms: Tensor | None = None  # (3, B, h): the terms of J, where the pass made them itself
 
 
 @register(
@@ -195,13 +197,15 @@ class PrimalAttention(PrimalParameters, DualView):
         shards, cast = current_shards(), autocast_type(call.x)
         if not shards.whole and (state is not None or not call.is_self):
             raise ValueError("a sharded sequence expects self-attention without a state")
+        allows_native = self._allows_native(call, state, shards)
         if self.causal and state is None:
             state = self.init_state(call.x.shape[0])
         inference = not self.training and call.ignore is None and shards.whole
         dtype = cast or call.x.dtype
         path = choose_path(
-            call.x, dtype, self.feature_map, fast=self.fast, decoding=self.causal and inference
-        )
+            call.x, dtype, self.feature_map, fast=self.fast, decoding=self.causal and inference,
+            native=self.weights if allows_native else None,
+        )  # fmt: skip
         if path == "decoding" and state is not None:
             return self._decode(call.x, state)
         x = call.x.to(dtype)
@@ -209,17 +213,63 @@ class PrimalAttention(PrimalParameters, DualView):
         with nullcontext() if cast is None else without_autocast(x.device):
             dropout = self.dropout if self.training else 0.0
             record = record and not torch.compiler.is_exporting()
-            run = Run(call, self.maps(dtype), path, shards, dropout, want_energy=record)
-            result = self._fixed(run, state) if self.weights != "tied" else self._tied(run, state)
+            if path == "native":
+                result = self._native(call, state, dropout, want_terms=record)
+            else:
+                run = Run(call, self.maps(dtype), path, shards, dropout, want_energy=record)
+                attend = self._tied if self.weights == "tied" else self._fixed
+                result = attend(run, state)
             out = result.out
             if not call.is_self and call.ignore is not None:  # a sample without any valid key
                 out = out.masked_fill(call.ignore.all(-1)[:, None, None], 0.0)
+            made: Parts | Tensor | None = result.terms
             if result.energy is not None:
+                made = objective_terms(self, result.energy, result.tied, shards)
+            if made is not None:
                 count_r = valid_positions(call.y, call.ignore, shards)
                 count_e = count_r if call.is_self else valid_positions(call.x, None, shards)
-                terms = objective_terms(self, result.energy, result.tied, shards)
-                out = self.ledger.record(out, terms, count_e, count_r)
+                out = self.ledger.record(out, made, count_e, count_r)
         return out, result.state
+
+    def _allows_native(
+        self, call: Sequences, state: PrimalState | None, shards: WholeSequence
+    ) -> bool:
+        """Whether a call is of a form that the compiled kernels know: self-attention, and no
+        gradient to or from a state of tied weights."""
+        streams = state is not None and self.weights == "tied"
+        return call.is_self and shards.whole and not (streams and torch.is_grad_enabled())
+
+    def _native(
+        self, call: Sequences, state: PrimalState | None, dropout: float, *, want_terms: bool
+    ) -> Result:
+        """By the compiled kernels, which make the terms of J as well."""
+        expect_linear_parts(self)
+        x, ignore, weights, before = call.x, call.ignore, None, None
+        dual = self.dual_weight if self.weights == "tied" else None
+        if dual is not None:
+            before = None if state is None else Before(state.sums, state.seen)
+        elif state is not None:
+            x, sums, seen = running_mean(x, ignore, state.sums, state.seen)
+            state = PrimalState(sums, seen, None)
+        elif self.anchors and (self.anchor_rule == "mean" or x.dtype != torch.float32):
+            x, weights = anchor_weights(
+                x, ignore, self.projections(x.dtype), self.anchor_rule, WHOLE, eager=True
+            )
+        w_e, w_r = (None, None) if dual is not None else (self.w_e, self.w_r)
+        fold = getattr(self.feature_map, "fold", lambda *given: given)
+        parameters = Parameters(
+            dual, w_e, w_r, weights, *fold(self.in_proj_weight, self.in_proj_bias),
+            self.sqrt_lambda, self.concat.weight, self.concat.bias,
+            self.out_proj.weight, self.out_proj.bias,
+        )  # fmt: skip
+        out, terms, after = dispatch.attend_native(
+            x, ignore, parameters, self.feature_map,
+            anchors=self.anchors or 0, causal=self.causal and dual is not None, before=before,
+            dropout=dropout, want_terms=want_terms,
+        )  # fmt: skip
+        if state is not None and after is not None:
+            state = PrimalState(after, state.seen + WHOLE.count(x, ignore), None)
+        return Result(out, None, None, state, terms)
 
     def _fixed(self, run: Run, state: PrimalState | None) -> Result:
         """With data-dependent weights `F_X^T W_e`, or free ones `W_e`, likewise W_r."""

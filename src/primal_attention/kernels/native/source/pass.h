@@ -1,0 +1,241 @@
+// What all passes over a batch share: sizes, tiles, the forward and backward steps at the scores.
+#pragma once
+
+#include "call.h"
+#include "features.h"
+#include "output.h"
+#include "parallel.h"
+
+namespace primal {
+
+// Positions of a tile: what a tile needs at a time stays in the second cache.
+inline int64_t tile_size(const Call& c) {
+  if (c.causal) return 32;  // within a tile all pairs of positions are treated
+  return c.width <= 128 ? 192 : 96;
+}
+
+// From so many products on, further threads pay.
+constexpr int64_t PARALLEL = int64_t{1} << 22;
+
+constexpr int64_t CHUNKS = 16;  // at most, so at most so many threads help
+
+// to (columns) += the sum of the rows of a packed tile.
+PRIMAL_INLINE void add_column_sums(const float* packed, int64_t positions, int64_t columns,
+                                   float* to) {
+  for (int64_t first = 0; first < columns; first += PANEL) {
+    vec left = load(to + first), right = load(to + first + WIDTH);
+    for (int64_t m = 0; m < positions; m++, packed += PANEL)
+      left += load(packed), right += load(packed + WIDTH);
+    store(to + first, left), store(to + first + WIDTH, right);
+  }
+}
+
+// Numbers that start at zero.
+inline Buffer zeros(int64_t count) {
+  Buffer made(count);
+  std::fill_n(static_cast<float*>(made), count, 0.0f);
+  return made;
+}
+
+struct Pass {
+  const Call& c;
+  int64_t sides, inner, scores, columns;  // 2h, 2 h p, 2 h s, d filled up to a multiple of PANEL
+  Positions positions;
+  int64_t threads;
+
+  explicit Pass(const Call& call)
+      : c(call), sides(2 * c.heads), inner(sides * c.head_dim), scores(sides * c.rank),
+        columns(round_up(c.width, PANEL)),
+        positions(c.batch, c.length, c.ignore, tile_size(c)) {
+    int64_t work = positions.padded * c.width * (inner + 2 * scores);
+    threads = work < PARALLEL ? 1 : std::max<int64_t>(1, std::min(c.threads, CHUNKS));
+  }
+
+  // One chunk for each `numbers` that are kept for the way back: chunks have sums of their own,
+  // which must not need more memory than that.
+  void cut(int64_t numbers) {
+    int64_t kept = positions.padded * (inner + scores);
+    positions.cut(std::clamp<int64_t>(kept / std::max<int64_t>(1, numbers), 1, CHUNKS));
+  }
+
+  // What one thread works with; `found` and `gradients` have so many channels.
+  struct Worker {
+    Rows rows;
+    Buffer turned, packed, found, scores, used, d_scores, gradients, dots, factor, factors, matrix,
+        scratch, out;
+    Worker(const Pass& pass, int64_t most, int64_t found_rows, int64_t gradient_rows,
+           int64_t scratch_size)
+        : rows(pass.c.width, most), turned(most * pass.columns), packed(most * pass.columns),
+          found(most * found_rows), scores(most * pass.scores),
+          used(pass.c.keep ? most * pass.scores : 0), d_scores(most * pass.scores),
+          gradients(most * gradient_rows), dots(most), factor(most), factors(pass.scores),
+          matrix(round_up(pass.c.head_dim, WIDTH) * round_up(found_rows, WIDTH)),
+          scratch(scratch_size), out(most * pass.columns) {}
+  };
+
+  std::vector<Worker> workers(int64_t found_rows, int64_t gradient_rows,
+                              int64_t scratch_size = 0) const {
+    std::vector<Worker> made;
+    for (int64_t i = 0; i < threads; i++)
+      made.emplace_back(*this, positions.longest * PANEL, found_rows, gradient_rows, scratch_size);
+    return made;
+  }
+
+  // f(tile, chunk, worker) for all tiles, in order within a chunk.
+  template <class F>
+  void for_tiles(F&& f) {
+    parallel(positions.chunks.size(), threads, [&](int64_t i, int64_t worker) {
+      const Chunk& chunk = positions.chunks[i];
+      for (int64_t t = chunk.first_tile; t < chunk.last_tile; t++)
+        f(positions.tiles[t], i, worker);
+    });
+  }
+
+  int64_t number_of(const Tile& tile) const { return &tile - positions.tiles.data(); }
+
+  // total (count numbers) = the sum, in the order of chunks, of what they have for a sample.
+  void total(const float* parts, int64_t sample, int64_t count, float* out) const {
+    std::fill_n(out, count, 0.0f);
+    for (const Chunk& chunk : positions.chunks)
+      if (chunk.first_sample <= sample && sample <= chunk.last_sample) {
+        const float* part = parts + chunk.slot_of(sample) * count;
+        for (int64_t i = 0; i < count; i++) out[i] += part[i];
+      }
+  }
+
+  // The sum over chunks of `count` numbers each, into those of the first.
+  void total_of_chunks(float* parts, int64_t count) const {
+    for (size_t i = 1; i < positions.chunks.size(); i++)
+      for (int64_t k = 0; k < count; k++) parts[k] += parts[i * count + k];
+  }
+
+  // Factors of the squared scores in the loss: `2 g lambda^2` for (side, direction) of a sample.
+  void energy_factors(int64_t sample, float* out) const {
+    for (int64_t z = 0; z < sides; z++) {
+      int64_t head = z % c.heads;
+      float g = c.g_terms ? c.g_terms[(z / c.heads * c.batch + sample) * c.heads + head] : 0.0f;
+      for (int64_t a = 0; a < c.rank; a++) {
+        float root = c.root[head * c.rank + a];
+        out[z * c.rank + a] = 2.0f * g * root * root;
+      }
+    }
+  }
+
+  // The first two terms of J from the sums of squared scores (2h, s) of a sample.
+  void energy_terms(int64_t sample, const float* energy) const {
+    for (int64_t z = 0; z < sides; z++) {
+      int64_t head = z % c.heads;
+      float sum = 0.0f;
+      for (int64_t a = 0; a < c.rank; a++) {
+        float root = c.root[head * c.rank + a];
+        sum += root * root * energy[z * c.rank + a];
+      }
+      c.terms[(z / c.heads * c.batch + sample) * c.heads + head] = sum;
+    }
+  }
+
+  // d_root += the part of a sample.
+  void energy_roots(int64_t sample, const float* energy) const {
+    for (int64_t z = 0; c.g_terms && z < sides; z++) {
+      int64_t head = z % c.heads;
+      float g = c.g_terms[(z / c.heads * c.batch + sample) * c.heads + head];
+      for (int64_t a = 0; a < c.rank; a++) {
+        int64_t at = head * c.rank + a;
+        c.d_root[at] += 2.0f * c.root[at] * g * energy[z * c.rank + a];
+      }
+    }
+  }
+
+  // scores (s rows) = found times a factor of each position; adds their squares to energy (s).
+  static void normalise(Block found, Block factor, Block to, int64_t rank, int64_t panels,
+                        float* energy) {
+    for (int64_t a = 0; a < rank; a++) {
+      vec sum{};
+      for (int64_t i = 0; i < panels; i++)
+        for (int half = 0; half < PANEL; half += WIDTH) {
+          vec score = load(found.panel(i) + a * PANEL + half) * load(factor.panel(i) + half);
+          store(to.panel(i) + a * PANEL + half, score);
+          sum += score * score;
+        }
+      if (energy) energy[a] += sum_of_lanes(sum);
+    }
+  }
+
+  // Queries and keys of a tile, before the feature map, and x^T in `w.turned`.
+  void queries_and_keys(const Tile& tile, const float* w_in, Worker& w, Block to) const {
+    Block x = w.turned.block(columns);
+    w.rows.gather(c.x, c.type, positions, tile);
+    w.rows.transpose(tile.panels(), x);
+    if (c.b_in)
+      project<Start::bias>(w_in, inner, c.width, x, to, tile.panels(), c.b_in);
+    else
+      project<Start::zero>(w_in, inner, c.width, x, to, tile.panels());
+  }
+
+  // The output rows of a tile; w_out (2 h s, columns) packed by columns.
+  void emit(const Tile& tile, Block score, const float* w_out, const float* bias, Worker& w) const {
+    if (c.keep) drop(score, w.used.block(scores), tile), score = w.used.block(scores);
+    rows_of(score, tile.count, w_out, scores, columns, w.out, bias);
+    scatter(w.out, columns, c.width, c.out, c.type, positions, tile);
+  }
+
+  // Back through the output rows: the gradient of the scores, in `w.d_scores`, without that of
+  // their squares. w_out (2 h s, d) packed by rows. Adds to d_w_out (2 h s, columns) and d_b_out.
+  Block emit_backward(const Tile& tile, Block score, const float* w_out, float* d_w_out,
+                      float* d_b_out, Worker& w) const {
+    Block g = w.turned.block(columns), found = w.d_scores.block(scores), used = score;
+    w.rows.gather(c.g, c.type, positions, tile);
+    w.rows.transpose(tile.panels(), g);
+    pack_columns(w.rows, tile.count, c.width, w.packed);
+    add_column_sums(w.packed, tile.count, columns, d_b_out);
+    project<Start::zero>(w_out, scores, c.width, g, found, tile.panels());
+    if (c.keep) used = w.used.block(scores), drop(score, used, tile), drop(found, found, tile);
+    add_outer(used, scores, w.packed, tile.count, columns, d_w_out);
+    return found;
+  }
+
+  // Back through linear maps of x, packed by columns, from the gradients (rows) of what they made:
+  // adds to that of the maps, d_w (rows, columns), and writes that of x.
+  void maps_backward(const Tile& tile, Block gradients, int64_t rows, const float* maps, float* d_w,
+                     Worker& w) const {
+    w.rows.gather(c.x, c.type, positions, tile);
+    pack_columns(w.rows, tile.count, c.width, w.packed);
+    add_outer(gradients, rows, w.packed, tile.count, columns, d_w);
+    if (!c.d_x) return;
+    rows_of(gradients, tile.count, maps, rows, columns, w.out);
+    scatter(w.out, columns, c.width, c.d_x, c.type, positions, tile);
+  }
+
+  // to = from with the dropped scores of a tile zeroed and the others scaled; may be in place.
+  void drop(Block from, Block to, const Tile& tile) const {
+    const uint8_t* keep = c.keep + tile.at * scores;
+    float scale = static_cast<float>(c.keep_scale);
+    for (int64_t i = 0; i < tile.panels(); i++)
+      for (int64_t k = 0; k < scores * PANEL; k++)
+        to.panel(i)[k] = *keep++ ? from.panel(i)[k] * scale : 0.0f;
+  }
+
+  // Back through the scores of a side: `ds + factors * s`, then `du = ds * factor` into `to`, and
+  // `dot = <ds, s>`. With a normaliser, one more row: the gradient `-dot * factor` of D.
+  static void scores_backward(Block g, Block score, Block factor, const float* factors,
+                              int64_t rank, int64_t panels, bool positive, Block to, Block dot) {
+    for (int64_t i = 0; i < panels; i++)
+      for (int half = 0; half < PANEL; half += WIDTH) {
+        const float *ds = g.panel(i) + half, *s = score.panel(i) + half;
+        float* du = to.panel(i) + half;
+        vec sum{}, scale = load(factor.panel(i) + half);
+        for (int64_t a = 0; a < rank; a++) {
+          vec value = load(s + a * PANEL);
+          vec gradient = load(ds + a * PANEL) + factors[a] * value;
+          sum += gradient * value;
+          store(du + a * PANEL, gradient * scale);
+        }
+        if (positive)
+          store(du + rank * PANEL, -sum * scale);
+        else
+          store(dot.panel(i) + half, sum);
+      }
+  }
+};
+
+}  // namespace primal
