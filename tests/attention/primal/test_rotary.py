@@ -30,7 +30,9 @@ def angles(positions):
     return angle.cos(), angle.sin()
 
 
-@pytest.fixture(params=[("tied", "cosine"), ("tied", "exp"), ("free", "cosine")], ids="-".join)
+@pytest.fixture(
+    params=[("tied", "cosine"), ("tied", "exp"), ("tied", "elu"), ("free", "cosine")], ids="-".join
+)
 def layer(request):
     torch.manual_seed(0)
     weights, feature_map = request.param

@@ -69,7 +69,7 @@ SOLVABLE = ["data-sample", "data-mean", "free", "free-causal"]
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["no mask", "mask"])
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize("positions", ["mean", "sum"])
 @pytest.mark.parametrize("kind", SOLVABLE)
 def test_lemma_42_after_ksvd_initialisation(
@@ -95,7 +95,7 @@ def test_lemma_42_after_ksvd_initialisation(
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["no mask", "mask"])
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize("positions", ["mean", "sum"])
 @pytest.mark.parametrize("kind", ["data-sample", "data-mean", "free"])
 def test_lemma_42_in_cross_attention(
@@ -114,7 +114,7 @@ def test_lemma_42_in_cross_attention(
     assert not ksvd_residuals(layer, x, positions=positions).solved(1e-3).any()
 
 
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize("kind", SOLVABLE)
 def test_remark_33_primal_score_is_dual_score(kind, feature_map, glass, make_rows, make_mask):
     """e = K H_r and r = K^T H_e with the duals of (14), K never formed."""
@@ -244,7 +244,7 @@ def test_tied_positive_features_average_the_duals(glass, make_rows, make_mask):
     assert_close(kernel.matvec(duals(layer, x)[1]), e, **EXACT)
 
 
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 def test_causal_tied_kernel_is_a_triangle(feature_map, glass, make_rows, make_mask):
     layer = glass("tied-causal", feature_map=feature_map)
     x, ignore = make_rows(2, 9, D), make_mask(2, 9, keep=3)
@@ -286,7 +286,7 @@ def explicit_kernel(layer, x, y):
     return kernel
 
 
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize("kind", ["data-sample", "free", "tied"])
 def test_need_weights_is_the_kernel(kind, feature_map, glass, make_rows):
     layer = glass(kind, feature_map=feature_map)
