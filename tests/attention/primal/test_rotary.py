@@ -62,7 +62,7 @@ def naive(layer, x, rotation):
     if layer.weights == "tied":
         q, k = (t[0] for t in rotate(q[None], k[None], *rotation))
         dual = (x @ layer.dual_weight.T).unflatten(-1, (2, HEADS, RANK))
-        phi_q, phi_k = layer.feature_map(q), layer.feature_map(k)
+        phi_q, phi_k = layer.feature_map(torch.stack([q, k]))
     for i in range(len(x)):
         heads = []
         for h in range(HEADS):

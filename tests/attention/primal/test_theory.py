@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
-from torch.nn.functional import normalize
+from torch.nn.functional import elu, normalize
 from torch.testing import assert_close
 
 from primal_attention import ksvd, ksvd_loss, ksvd_residuals
+from primal_attention.theory import Elu
 
 EXACT = {"rtol": 1e-9, "atol": 1e-10}
 D, H, P, S = 8, 2, 4, 2
@@ -39,9 +40,12 @@ def features(layer, x):
     """phi_q, phi_k (B, h, N, m) by hand."""
     q, k = (x @ layer.in_proj_weight.T + layer.in_proj_bias).chunk(2, dim=-1)
     maps = []
-    for z in (q, k):
+    for side, z in enumerate((q, k)):
         z = z.unflatten(-1, (H, P)).transpose(1, 2)
-        if layer.feature_map.positive:
+        if isinstance(layer.feature_map, Elu):
+            u = z * layer.feature_map.log_sharpness[side].exp()[:, None, None]
+            maps.append((elu(u) + 1) ** 2)
+        elif layer.feature_map.positive:
             u = z * layer.feature_map.scale
             w = layer.feature_map.directions
             size = u.square().sum(-1, keepdim=True)
@@ -261,6 +265,32 @@ def test_causal_tied_kernel_is_a_triangle(feature_map, glass, make_rows, make_ma
         layer.factors(x)
     with pytest.raises(ValueError, match="not one KSVD problem"):
         layer.ksvd_problem(x)
+
+
+@pytest.mark.parametrize("feature_map", ["exp", "elu"])
+@pytest.mark.parametrize("masked", [False, True], ids=["no mask", "mask"])
+def test_tied_positive_features_are_one_problem(feature_map, masked, glass, make_rows, make_mask):
+    """Of the kernel D_q^{-1/2} K D_k^{-1/2}, with the weights (14) and scores c D^{1/2} e."""
+    layer = glass("tied", feature_map=feature_map)
+    x = make_rows(1, 9, D)
+    ignore = make_mask(1, 9, keep=6) if masked else torch.zeros(1, 9, dtype=torch.bool)
+    problem = layer.ksvd_problem(x, key_padding_mask=ignore)
+    seen = x[:, ~ignore[0]]
+    phi_q, phi_k = features(layer, seen)
+    kernel = phi_q @ phi_k.mT
+    rows, columns = kernel.sum(-1, keepdim=True), kernel.sum(-2, keepdim=True)
+    even = kernel / rows.sqrt() / columns.sqrt()
+    dense = problem.factors().dense()[..., ~ignore[0], :][..., ~ignore[0]]
+    assert_close(dense, even, **EXACT)
+    assert_close(torch.linalg.svdvals(even)[..., 0], torch.ones(1, H, dtype=x.dtype), **EXACT)
+    e, r = scores(layer, x, key_padding_mask=ignore)
+    found_e, found_r = (t[..., ~ignore[0], :] for t in problem.scores())
+    c = 1 / seen.shape[1]
+    assert_close(found_e, c * rows.sqrt() * e[..., ~ignore[0], :], **EXACT)
+    assert_close(found_r, c * columns.mT.sqrt() * r[..., ~ignore[0], :], **EXACT)
+    h_e, h_r = duals(layer, seen)
+    assert_close(problem.w_e, c * phi_k.mT @ h_r, **EXACT)
+    assert_close(problem.w_r, c * phi_q.mT @ h_e, **EXACT)
 
 
 # -- the induced kernel ----------------------------------------------------------------------------
