@@ -20,6 +20,9 @@ KINDS = [
     ("primal", {"weights": "data", "anchors": 5}),
     ("primal", {"weights": "free", "bias": False}),
     *(("primal", {"weights": kind, "feature_map": "exp"}) for kind in ("free", "tied")),
+    *(("primal", {"weights": kind, "feature_map": "elu"}) for kind in ("data", "free", "tied")),
+    ("primal", {"weights": "tied", "feature_map": "softmax"}),
+    ("linear", {"feature_map": "elu"}),
     ("linformer", {"max_length": 800, "projection": 32}),
     ("linformer", {"max_length": 800, "projection": 32, "share_kv": True}),
     ("nystrom", {"landmarks": 16, "iterations": 3, "residual_width": None}),
@@ -177,7 +180,7 @@ def test_wrong_arguments(change, message):
         (
             "linear",
             {"features": 3},
-            "cost of linear 'features'; expected one of bias",
+            r"cost of linear 'features' \(did you mean 'feature_map'\?\); expected one of bias",
         ),
         ("linear", {"causal": True}, "option of the cost of linear 'causal'"),
     ],

@@ -1,10 +1,12 @@
 """Linear attention; its matrix is tested in test_factored.py."""
 
+import pytest
 import torch
 from torch.testing import assert_close
 
 from primal_attention.attention import LinearAttention
 from primal_attention.attention.linear import _features
+from primal_attention.theory import Elu
 
 
 def test_rows_sum_to_one():
@@ -39,3 +41,38 @@ def test_parameters_are_those_of_multihead_attention():
         n: p.shape for n, p in theirs.items()
     }
     ours.load_state_dict(theirs)
+
+
+@pytest.mark.parametrize("name", ["elu", "softmax", "exp"])
+def test_other_features(name):
+    """The matrix by hand, in both orders of the products, and a stream."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 9, 8, dtype=torch.float64)
+    for causal in (False, True):
+        layer = LinearAttention(8, 2, feature_map=name, causal=causal, dtype=torch.float64)
+        with torch.no_grad():
+            layer.in_proj_bias.normal_()
+            for parameter in layer.feature_map.parameters():
+                parameter.add_(0.3 * torch.randn_like(parameter))
+        q, k, v = (x @ layer.in_proj_weight.T + layer.in_proj_bias).chunk(3, -1)
+        sides = torch.stack([q, k], 1).unflatten(-1, (2, 4)).transpose(2, 3)  # (B, z, h, N, p)
+        left, right = layer.feature_map(sides).unbind(1)
+        kernel = left @ right.mT
+        kernel = kernel.tril() if causal else kernel
+        kernel = kernel / kernel.sum(-1, keepdim=True)
+        heads = kernel @ v.unflatten(-1, (2, 4)).transpose(1, 2)
+        expected = layer.out_proj(heads.transpose(1, 2).flatten(2))
+        out, weights = layer(x, need_weights=True, average_attn_weights=False)
+        assert_close(out, expected)
+        assert_close(weights, kernel)
+        if causal:
+            before, state = layer.prefill(x[:, :5])
+            after, _ = layer.prefill(x[:, 5:], state=state)
+            assert_close(torch.cat([before, after], 1), expected)
+
+
+def test_features_must_be_positive():
+    with pytest.raises(ValueError, match="feature_map is 'cosine'; expected a positive one"):
+        LinearAttention(8, 2, feature_map="cosine")
+    with pytest.raises(ValueError, match="learned power; expected a fixed one"):
+        LinearAttention(8, 2, feature_map=Elu(4, 2, learn_power=True))

@@ -4,7 +4,15 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from primal_attention.theory import Cosine, FeatureMap, PositiveRandomFeatures, make_feature_map
+from primal_attention.theory import (
+    Cosine,
+    Elu,
+    FeatureMap,
+    PositiveRandomFeatures,
+    TwoSidedSoftmax,
+    make_feature_map,
+)
+from primal_attention.theory.features import FEATURE_MAPS, SharpMap
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
@@ -129,7 +137,9 @@ def test_make_feature_map(randn):
 
 
 def test_bad_feature_maps():
-    with pytest.raises(ValueError, match=r"'cosin' is unknown.*'cosine', 'exp'.*nearest: 'cosine'"):
+    with pytest.raises(
+        ValueError, match=r"'cosin' \(did you mean 'cosine'\?\); expected one of cosine, elu"
+    ):
         make_feature_map("cosin", 4)
     with pytest.raises(ValueError, match=r"head_dim = 5; expected 4"):
         make_feature_map(Cosine(5), 4)
@@ -145,3 +155,184 @@ def test_bad_feature_maps():
         PositiveRandomFeatures(4, scale=-1.0)
     with pytest.raises(NotImplementedError, match="FeatureMap"):
         FeatureMap(2, 2)(torch.zeros(1, 2))
+
+
+# -- maps with a sharpness -------------------------------------------------------------------------
+
+
+def sharp_maps():
+    return [
+        Elu(4, 3, dtype=torch.float64),
+        Elu(4, 3, power=1.0, dtype=torch.float64),
+        Elu(4, 3, power=1.5, dtype=torch.float64),
+        Elu(4, 3, learn_power=True, dtype=torch.float64),
+        TwoSidedSoftmax(4, 3, dtype=torch.float64),
+    ]
+
+
+def names(maps):
+    return [f"{type(m).__name__}-{i}" for i, m in enumerate(maps)]
+
+
+every_sharp_map = pytest.mark.parametrize("phi", sharp_maps(), ids=names(sharp_maps()))
+
+
+@pytest.fixture
+def apart(randn):
+    """A map whose heads and sides all differ."""
+
+    def draw(phi):
+        with torch.no_grad():
+            for parameter in phi.parameters():
+                parameter.add_(0.4 * randn(*parameter.shape))
+        return phi
+
+    return draw
+
+
+@every_sharp_map
+def test_sharp_maps_by_hand(phi, apart, randn):
+    apart(phi)
+    z = randn(2, 2, 3, 5, 4)
+    found = phi(z)
+    assert found.shape == (2, 2, 3, 5, phi.output_dim)
+    assert (found > 0).all()
+    for side in range(2):
+        for head in range(3):
+            u = math.exp(phi.log_sharpness[side, head].item()) * z[:, side, head]
+            if isinstance(phi, TwoSidedSoftmax):
+                expected = torch.cat([u.softmax(-1), torch.softmax(-u, -1)], -1)
+            else:
+                own = phi.log_power
+                power = phi.power if own is None else math.exp(own[side, head].item())
+                expected = (torch.nn.functional.elu(u) + 1) ** power
+            assert_close(found[:, side, head], expected, rtol=1e-12, atol=1e-12)
+
+
+@every_sharp_map
+def test_folded_maps_make_the_same_features(phi, apart, randn):
+    apart(phi)
+    x, weight, bias = randn(2, 5, 7), randn(24, 7), randn(24)
+    for b in (bias, None):
+
+        def sides(w, c):
+            rows = torch.nn.functional.linear(x, w, c).unflatten(-1, (2, 3, 4))
+            return rows.permute(0, 2, 3, 1, 4)
+
+        plain, folded = sides(weight, b), sides(*phi.fold(weight, b))
+        assert_close(phi.features(folded), phi(plain), rtol=1e-12, atol=1e-12)
+
+
+@every_sharp_map
+def test_sharp_map_gradients(phi, apart, randn):
+    apart(phi)
+    phi.requires_grad_()
+    z = randn(2, 3, 2, 4).requires_grad_()
+    parameters = tuple(phi.parameters())
+
+    def run(z, *values):
+        named = dict(zip((n for n, _ in phi.named_parameters()), values, strict=True))
+        return torch.func.functional_call(phi, named, (z,))
+
+    assert torch.autograd.gradcheck(run, (z, *parameters))
+    assert torch.autograd.gradgradcheck(run, (z, *parameters))
+
+
+def test_sharp_features_stay_above_zero_and_finite():
+    """Where torch's elu(u) + 1 rounds to zero, and where the gradient meets a zero feature."""
+    u = torch.tensor([-30.0, -20.0, 0.0, 40.0])
+    assert_close(Elu(4).features(u), torch.tensor([0.0, math.exp(-40), 1.0, 41.0**2]))
+    assert Elu(4).features(u)[0] > 0
+    far = torch.full((4,), -1e4, requires_grad=True)
+    for power in (1.0, 2.0, 1.5, 0.5):
+        out = Elu(4, power=power).features(far)
+        (first,) = torch.autograd.grad(out.sum(), far, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum() + far.sum(), far)
+        assert (first == 0).all()
+        assert torch.isfinite(second).all()
+
+
+def test_sharpness_narrows_what_a_query_sees(randn):
+    """The largest share of a row of the normalised kernel grows with a and with b."""
+    q, k = randn(1, 2, 1, 60, 8).unbind(1)
+    both = torch.stack([q, k], 1)
+
+    def share(**options):
+        phi = Elu(8, dtype=torch.float64, **options)(both)
+        kernel = phi[:, 0] @ phi[:, 1].mT
+        return (kernel / kernel.sum(-1, keepdim=True)).amax(-1).mean()
+
+    flat, sharp = share(sharpness=0.5, power=1.0), share(sharpness=4.0, power=2.0)
+    assert flat < share(sharpness=2.0, power=1.0) < share(sharpness=2.0, power=2.0) < sharp
+
+
+def test_what_a_state_holds():
+    assert list(Elu(4, 3).state_dict()) == ["log_sharpness"]
+    assert list(Elu(4, 3, learn_power=True).state_dict()) == ["log_sharpness", "log_power"]
+    assert list(TwoSidedSoftmax(4, 3).state_dict()) == ["log_sharpness"]
+    assert Elu(4, 3).log_sharpness.shape == (2, 3)
+    assert_close(Elu(4, 3, sharpness=3.0).sharpness, torch.full((2, 3), 3.0))
+    assert list(Cosine(4).state_dict()) == []
+
+
+def test_shared_sharpness_serves_any_heads(randn):
+    phi = Elu(4, dtype=torch.float64)
+    assert phi(randn(2, 2, 5, 3, 4)).shape == (2, 2, 5, 3, 4)
+    assert make_feature_map(phi, 4, 7) is phi
+
+
+# -- orthogonal directions -------------------------------------------------------------------------
+
+
+def test_orthogonal_directions():
+    plain = PositiveRandomFeatures(6, 15).directions
+    turned = PositiveRandomFeatures(6, 15, orthogonal=True).directions
+    assert_close(turned.norm(dim=1), plain.norm(dim=1))
+    for block in turned.split(6):
+        gram = block @ block.mT
+        assert_close(gram, gram.diagonal().diag(), rtol=0, atol=1e-4)
+    assert not torch.equal(turned, plain)
+
+
+def test_orthogonal_features_are_unbiased_with_less_variance(randn):
+    q, k = 0.6 * randn(4), 0.6 * randn(4)
+    target = math.exp(float(q @ k))
+
+    def draws(orthogonal):
+        found = []
+        for seed in range(4000):
+            phi = PositiveRandomFeatures(
+                4, scale=1.0, seed=seed, orthogonal=orthogonal, dtype=torch.float64
+            )
+            found.append(float(phi(q) @ phi(k)))
+        return torch.tensor(found, dtype=torch.float64)
+
+    plain, turned = draws(False), draws(True)
+    for estimates in (plain, turned):
+        error = estimates.mean() - target
+        assert abs(float(error)) < 5 * float(estimates.std()) / len(estimates) ** 0.5
+    assert turned.var() < 0.97 * plain.var()
+
+
+def test_every_name_makes_a_map():
+    for name in FEATURE_MAPS:
+        phi = make_feature_map(name, 4, 2, dtype=torch.float64)
+        assert phi(torch.ones(2, 2, 3, 4, dtype=torch.float64)).shape == (2, 2, 3, phi.output_dim)
+    assert make_feature_map("exp-orthogonal", 4).orthogonal
+    assert not make_feature_map("exp", 4).orthogonal
+
+
+def test_bad_sharp_maps(randn):
+    with pytest.raises(ValueError, match=r"sharpness is 0\.0; expected a positive number"):
+        Elu(4, sharpness=0.0)
+    with pytest.raises(ValueError, match="num_heads is 0; expected a positive number"):
+        TwoSidedSoftmax(4, 0)
+    with pytest.raises(ValueError, match="power is -1; expected a positive number"):
+        Elu(4, power=-1)
+    with pytest.raises(ValueError, match=r"shape \(3, 4\); expected \(\.\.\., 2, h, N, p\)"):
+        Elu(4)(randn(3, 4))
+    with pytest.raises(ValueError, match="h = 3 heads"):
+        Elu(4, 3)(randn(2, 5, 1, 4))
+    with pytest.raises(ValueError, match="made for 3 heads; expected 2, or 1"):
+        make_feature_map(Elu(4, 3), 4, 2)
+    assert issubclass(Elu, SharpMap)

@@ -101,8 +101,9 @@ def ksvd_diagnostics(model_or_attention: nn.Module, inputs: Any) -> KSVDDiagnost
     """What the primal layers of a model are on inputs (given as to `spectrum`), by layer and head.
 
     Everything comes from p x p matrices summed over the positions: O(N p^2), K is not formed.
-    Converted layers count as primal ones. Folded layers, causal tied ones, those whose features are
-    normalised over positions and those with rotary positions are skipped with their reason.
+    Converted layers count as primal ones. With positive features the problem is that of the
+    normalised kernel, see `PrimalAttention.ksvd_problem`. Folded layers, causal tied ones and those
+    with rotary positions are skipped with their reason.
     """
     found = [
         one
@@ -133,10 +134,8 @@ def ksvd_diagnostics(model_or_attention: nn.Module, inputs: Any) -> KSVDDiagnost
 def _diagnose(layer: PrimalAttention, call: Sequences) -> dict[str, Tensor | None]:
     if isinstance(layer, FoldedPrimalAttention):
         raise ValueError("it has no W_e and W_r of its own; expected a layer that is not folded")
-    if layer.feature_map.positive or (layer.causal and layer.weights == "tied"):
-        raise ValueError(
-            "features normalised over positions, or a causal tied layer, make no one KSVD problem"
-        )
+    if layer.causal and layer.weights == "tied":
+        raise ValueError("a causal tied layer makes no one KSVD problem")
     moments = primal_moments(layer, call, products=True)
     wide = moments.triangle_q.dtype
     w_e, w_r, trace = _weights(layer, call, moments)

@@ -81,18 +81,36 @@ class Moments:
 @torch.no_grad()
 def primal_moments(layer: PrimalAttention, call: Sequences, *, products: bool = False) -> Moments:
     """The moments of a primal layer on one call, chunk by chunk where its features allow it; with
-    `products` also `cross`, and `dual_e` and `dual_r` of tied weights.
+    `products` also `cross`, and `dual_e` and `dual_r` of tied weights. The kernel is that of
+    `layer.factors`; with `products` and positive features that of `layer.ksvd_problem`.
 
     Tied causal layers have a triangular kernel, which is no product of factors: ValueError.
     """
     if isinstance(layer.feature_map, Cosine) and not (layer.causal and layer.weights == "tied"):
         return _by_chunks(layer, call, products)
     # Features that are normalised over all positions need them all at once.
+    if products and not (layer.causal and layer.weights == "tied"):
+        return _of_problem(layer, call)
     factors = layer.factors(call.x, None if call.is_self else call.y, call.ignore)
     a, b = factors.a, factors.b
     return Moments(
         _triangle(a), _triangle(b), None, None, None, None,
         _count_q(call), WHOLE.count(call.y, call.ignore),
+    )  # fmt: skip
+
+
+def _of_problem(layer: PrimalAttention, call: Sequences) -> Moments:
+    problem = layer.ksvd_problem(call.x, None if call.is_self else call.y, call.ignore)
+    phi_q, phi_k = (phi.to(_wide(phi)) for phi in problem.features())
+    count_k = WHOLE.count(call.y, call.ignore)
+    dual_e = dual_r = None
+    if layer.weights == "tied":
+        size = count_k.clamp(min=1).to(phi_k.dtype)[:, None, None, None]
+        dual_e, dual_r = problem.w_r * size, problem.w_e * size
+    return Moments(
+        _triangle(phi_q), _triangle(phi_k), phi_k.mT @ phi_q if call.is_self else None,
+        None if problem.f is None else problem.f.to(phi_q.dtype), dual_e, dual_r,
+        _count_q(call), count_k,
     )  # fmt: skip
 
 

@@ -49,6 +49,12 @@ class Attention(nn.Module):
         self.head_dim = self.embed_dim // self.num_heads
         self.causal, self.dropout, self.batch_first = causal, dropout, batch_first
 
+    def coverage(self, length: int) -> int:
+        """How many of `length` positions can influence the output of another position: all, except
+        the last one of a causal layer, unless the mechanism says otherwise."""
+        check_positive(length=length)
+        return length - 1 if self.causal or length == 1 else length
+
     def extra_repr(self) -> str:
         """The options that are kept under their names."""
         known = [n for n in inspect.signature(type(self)).parameters if n in vars(self)]

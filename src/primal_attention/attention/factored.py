@@ -186,10 +186,9 @@ class FactoredAttention(Streaming, MixingAttention):
     def _folded(self, call: Sequences, values: Tensor) -> Tensor:
         x, y, z = sources(call, values)
         d, heads = self.embed_dim, (self.num_heads, self.head_dim)
-        w_qk, w_v = self.in_proj_weight.split([2 * d, d])
-        b_qk, b_v = (None, None)
-        if self.in_proj_bias is not None:
-            b_qk, b_v = self.in_proj_bias.split([2 * d, d])
+        weight, bias = self._in_projection()
+        w_qk, w_v = weight.split([2 * d, d])
+        b_qk, b_v = (None, None) if bias is None else bias.split([2 * d, d])
         if x is y:
             q, k = F.linear(x, w_qk, b_qk).chunk(2, -1)
         else:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .base import Streaming, check_batch
+from .base import Streaming, check_batch, check_positive
 from .cost import Terms
 from .inputs import Sequences
 from .projected import MixingAttention, hide
@@ -66,6 +66,11 @@ class NoneAttention(Streaming, MixingAttention):
     ) -> tuple[Tensor, NoneState]:
         check_batch(state.batch_size, call.x.shape[0])
         return self._attend(call, values), state
+
+    def coverage(self, length: int) -> int:
+        """No position influences another one."""
+        check_positive(length=length)
+        return 0
 
     def cost(self, length: int, batch: int = 1) -> Terms:
         rows, d = batch * length, self.embed_dim

@@ -85,9 +85,13 @@ class ProjectedAttention(Attention):
         kept = rows * ((parts + 2) * d + self.num_heads)
         return Terms(rows * 2 * (parts + 1) * d**2, kept, rows * (parts + 3) * d)
 
+    def _in_projection(self) -> tuple[Tensor, Tensor | None]:
+        """The maps that make queries, keys and values."""
+        return self.in_proj_weight, self.in_proj_bias
+
     def _linear(self, rows: Tensor, first: int, last: int) -> Tensor:
-        bias = None if self.in_proj_bias is None else self.in_proj_bias[first:last]
-        return F.linear(rows, self.in_proj_weight[first:last], bias)
+        weight, bias = self._in_projection()
+        return F.linear(rows, weight[first:last], None if bias is None else bias[first:last])
 
     def _heads(self, rows: Tensor) -> Tensor:
         heads: Tensor = rows.unflatten(-1, (self.num_heads, self.head_dim))  # (B, N, h, p)

@@ -15,6 +15,8 @@ from .convert import EPILOG as CONVERT_EPILOG
 from .convert import convert
 from .cost import cost
 from .data import data_app
+from .learn import EPILOG as LEARN_EPILOG
+from .learn import learn
 from .options import (
     USUAL_ATTENTION,
     AsJson,
@@ -149,6 +151,7 @@ def list_(as_json: AsJson = False) -> None:
 app.command(epilog=BENCH_EPILOG)(bench)
 app.command(epilog=CONVERT_EPILOG)(convert)
 app.command()(cost)
+app.command(epilog=LEARN_EPILOG)(learn)
 app.command()(spectrum)
 app.command(epilog=REPORT_EPILOG)(report)
 app.command(epilog=REPRODUCE_EPILOG)(reproduce)

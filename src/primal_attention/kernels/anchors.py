@@ -43,6 +43,11 @@ def _remembered_positions(length: int, n: int) -> tuple[tuple[int, ...], ...]:
     return (tuple(_round_half_even(i * (length - 1), steps) for i in range(n)),)
 
 
+def sampled_count(length: int, n: int) -> int:
+    """How many different positions n sampled anchors have."""
+    return len({*_remembered_positions(length, n)[0]})
+
+
 def _round_half_even(a: int, b: int) -> int:
     whole, rest = divmod(a, b)
     return whole + (2 * rest > b or (2 * rest == b and whole % 2 == 1))

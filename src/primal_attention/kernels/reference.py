@@ -19,13 +19,13 @@ from .scan import causal_scan_both
 def features(x: Tensor, w_in: Tensor, b_in: Tensor | None, feature_map: FeatureMap) -> Tensor:
     """phi_q and phi_k of every position (equation 1 and Remark 4.1): (B, z, h, N, m).
 
-    Positive features are kept in float32 at least: they range beyond half precision.
+    w_in, b_in: as `feature_map.fold` has scaled them. Positive features are kept in float32 at
+    least: they range beyond half precision.
     """
     qk = F.linear(x, w_in, b_in)  # (B, N, 2d)
     heads = qk.unflatten(-1, (2, -1, feature_map.head_dim))  # (B, N, z, h, p)
     heads = heads.permute(0, 2, 3, 1, 4)
-    phi: Tensor = feature_map(widen(heads) if feature_map.positive else heads)
-    return phi
+    return feature_map.features(widen(heads) if feature_map.positive else heads)
 
 
 def hide(tensor: Tensor, ignore: Tensor | None) -> Tensor:

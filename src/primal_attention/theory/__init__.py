@@ -1,7 +1,14 @@
 """The mathematics: feature maps, the objective J, the kernel in factors, and the exact KSVD."""
 
 from .factors import DenseKernel, Kernel, KernelFactors
-from .features import Cosine, FeatureMap, PositiveRandomFeatures, make_feature_map
+from .features import (
+    Cosine,
+    Elu,
+    FeatureMap,
+    PositiveRandomFeatures,
+    TwoSidedSoftmax,
+    make_feature_map,
+)
 from .objective import energy, gram_energy, objective, trace_term
 from .problem import KSVDProblem
 from .residuals import KSVDResiduals, ksvd_residuals, residuals_of
@@ -11,12 +18,14 @@ __all__ = [
     "KSVD",
     "Cosine",
     "DenseKernel",
+    "Elu",
     "FeatureMap",
     "KSVDProblem",
     "KSVDResiduals",
     "Kernel",
     "KernelFactors",
     "PositiveRandomFeatures",
+    "TwoSidedSoftmax",
     "dual_variables",
     "energy",
     "gram_energy",

@@ -28,7 +28,7 @@ def both(make_layer):
 @pytest.mark.parametrize("grad", [True, False], ids=["grad", "no grad"])
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 9])
 @pytest.mark.parametrize("kind", FREE)
 def test_folded_is_unfolded(kind, rank, feature_map, bias, fast, grad, both, make_rows, make_mask):
@@ -65,7 +65,7 @@ def test_in_tiles(rank, both, make_rows, make_mask, monkeypatch):
             assert_close(folded(x, key_padding_mask=ignore)[0], expected, **EXACT)
 
 
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize("rank", [1, 9])
 def test_cross_attention_and_weights(rank, feature_map, both, make_rows, make_mask):
     layer, folded = both("free", rank=rank, feature_map=feature_map)
@@ -76,7 +76,7 @@ def test_cross_attention_and_weights(rank, feature_map, both, make_rows, make_ma
     assert_close(folded.factors(x).dense(), layer.factors(x).dense(), **EXACT)
 
 
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize("rank", [1, 9])
 def test_streaming(rank, feature_map, both, make_rows):
     layer, folded = both("free-causal", rank=rank, feature_map=feature_map)
@@ -110,7 +110,7 @@ def test_a_copy_of_a_folded_layer(both, make_rows):
     assert_close(again(x)[0], layer(x)[0], **EXACT)
 
 
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize("rank", [1, 9])
 def test_state_dict_round_trip(rank, feature_map, both, make_layer, make_rows):
     layer, folded = both("free", rank=rank, feature_map=feature_map)

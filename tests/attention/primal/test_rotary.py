@@ -30,7 +30,9 @@ def angles(positions):
     return angle.cos(), angle.sin()
 
 
-@pytest.fixture(params=[("tied", "cosine"), ("tied", "exp"), ("free", "cosine")], ids="-".join)
+@pytest.fixture(
+    params=[("tied", "cosine"), ("tied", "exp"), ("tied", "elu"), ("free", "cosine")], ids="-".join
+)
 def layer(request):
     torch.manual_seed(0)
     weights, feature_map = request.param
@@ -60,7 +62,7 @@ def naive(layer, x, rotation):
     if layer.weights == "tied":
         q, k = (t[0] for t in rotate(q[None], k[None], *rotation))
         dual = (x @ layer.dual_weight.T).unflatten(-1, (2, HEADS, RANK))
-        phi_q, phi_k = layer.feature_map(q), layer.feature_map(k)
+        phi_q, phi_k = layer.feature_map(torch.stack([q, k]))
     for i in range(len(x)):
         heads = []
         for h in range(HEADS):

@@ -26,12 +26,16 @@ def primal_cost(
     flops = rows * (4 * inner * d + 4 * hs * features + 4 * hs * d)  # q and k, scores, output
     flops += 4 * inner * d * s  # W_o W_c
     kept = rows * (d + 2 * inner + 2 * h + 2 * hs)  # x, q and k, their norms, scores or duals
-    if positive:  # random directions; torch's own operations, which keep every step
-        flops += rows * 4 * inner * features
-        kept += rows * h * features * (9 if layer.weights == "tied" else 6)
+    flops += rows * 4 * h * layer.feature_map.products
+    if positive:  # torch's own operations, which keep every step
+        if layer.weights == "tied":
+            kept += rows * (5 * inner + 4 * h * features)
+        else:
+            kept += rows * h * features * (6 if layer.feature_map.products else 4)
     if layer.weights == "tied":
         flops += rows * 4 * (hs * d + hs * features + positive * h * features)
     elif layer.weights == "data":
-        flops += batch * 4 * min(layer.anchors or 0, length) * s * inner
+        anchors = layer.anchors or 0  # the fast pass sums the parameters of repeated ones
+        flops += batch * 4 * (anchors if positive else min(anchors, length)) * s * inner
     working = 2 * rows * d + min(rows * (2 * d + 2 * inner + 2 * hs), 2 * TILE)
     return Terms(flops, kept, working)

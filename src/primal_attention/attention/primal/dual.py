@@ -57,12 +57,17 @@ class DualView(Streaming):
         self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
     ) -> KSVDProblem:
         """The KSVD problem (6) of this layer on given sequences, with its current variables, per
-        sample and head: shapes (B, h, ...)."""
+        sample and head: shapes (B, h, ...).
+
+        Tied weights with positive features divide e by the row sums D_q of the kernel and r by its
+        column sums D_k. That is one problem, of the kernel `D_q^{-1/2} K D_k^{-1/2}`: its weights
+        are those of (14), its scores are `c D_q^{1/2} e` and `c D_k^{1/2} r`, where c = 1 / length.
+        Its largest singular value is 1.
+        """
         call, _ = self._arrange(query, key, None, key_padding_mask)
-        if self.weights == "tied" and (self.causal or self.feature_map.positive):
+        if self.weights == "tied" and self.causal:
             raise ValueError(
-                "a tied layer that is causal or normalises rows and columns apart is not one KSVD "
-                'problem; expected causal=False and feature_map="cosine"'
+                "a tied layer that is causal is not one KSVD problem; expected causal=False"
             )
         phi_q, phi_k = self._both_features(call)
         valid = None if call.ignore is None else ~call.ignore.unsqueeze(1)
@@ -71,6 +76,10 @@ class DualView(Streaming):
             dual = reference.duals(hide(call.y, call.ignore), self.dual_weight, self.num_heads)
             key_phi = torch.stack(self._both_features(call._replace(x=call.y)), dim=1)
             w_e, w_r = reference.tied_weights(key_phi, dual, scale).unbind(1)
+            if self.feature_map.positive:
+                sums = key_phi.sum(-2, keepdim=True)  # (B, z, h, 1, m)
+                phi_q = _normalised(phi_q, sums[:, 1])
+                phi_k = _normalised(phi_k, sums[:, 0])
         else:
             w_e, w_r = self.w_e.unsqueeze(0), self.w_r.unsqueeze(0)
         return KSVDProblem(
@@ -184,3 +193,8 @@ class DualView(Streaming):
         _, rows = anchor_rows(call.y, call.ignore, self.anchors, self.anchor_rule)
         heads: Tensor = rows.unflatten(-1, (self.num_heads, self.head_dim))  # (B, n, h, p)
         return heads.transpose(1, 2)
+
+
+def _normalised(phi: Tensor, sums: Tensor) -> Tensor:
+    """`D^{-1/2} phi`, where D is the sum of a point's kernel with the other side."""
+    return phi * reference.inverse_positive((phi * sums).sum(-1, keepdim=True)).sqrt()

@@ -68,8 +68,8 @@ class FoldedPrimalAttention(PrimalAttention):
     def maps(self, dtype: torch.dtype) -> Maps:
         """The layer's linear maps in the type of the computation."""
         b_in = None if self.in_proj_bias is None else self.in_proj_bias.to(dtype)
-        w_out, b_out = self.folded_w_out.to(dtype), self.folded_b_out.to(dtype)
-        return Maps(self.in_proj_weight.to(dtype), b_in, w_out, b_out)
+        folded = self.feature_map.fold(self.in_proj_weight.to(dtype), b_in)
+        return Maps(*folded, self.folded_w_out.to(dtype), self.folded_b_out.to(dtype))
 
     def projections(self, dtype: torch.dtype) -> Tensor:
         """What the features are multiplied with, transposed: (z, h, s, m)."""

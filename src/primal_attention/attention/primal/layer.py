@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from ...distributed import WHOLE, WholeSequence, current_shards
 from ...kernels import decoding, dispatch, reference
-from ...kernels.anchors import anchor_weights
+from ...kernels.anchors import anchor_weights, sampled_count
 from ...kernels.dispatch import Maps, Path, autocast_type, choose_path
 from ...kernels.native.ops import Before, Parameters
 from ...kernels.reference import hide, hide_features
@@ -93,7 +93,7 @@ class PrimalAttention(PrimalParameters, DualView):
         rank_multi: anchors for each direction, where `anchors` is None.
         anchor_rule: "sample" takes evenly spaced valid rows as anchors, "mean" the means of equal
             segments.
-        feature_map: phi; "cosine", "exp", or a `FeatureMap`.
+        feature_map: phi; "cosine", "elu", "softmax", "exp", "exp-orthogonal", or a `FeatureMap`.
         dropout: probability that a score of [e; r] is dropped in training; the objective sees all.
     """
 
@@ -125,7 +125,9 @@ class PrimalAttention(PrimalParameters, DualView):
         check_options(rank, weights, anchors, rank_multi, anchor_rule, causal)
         self.rank, self.weights, self.anchor_rule = rank, weights, anchor_rule
         self.anchors = (anchors or rank * rank_multi) if weights == "data" else None
-        self.feature_map = make_feature_map(feature_map, self.head_dim, device=device, dtype=dtype)
+        self.feature_map = make_feature_map(
+            feature_map, self.head_dim, self.num_heads, device=device, dtype=dtype
+        )
         features = self.feature_map.output_dim
         if weights == "data" and features != self.head_dim:
             raise ValueError(
@@ -187,6 +189,20 @@ class PrimalAttention(PrimalParameters, DualView):
     def cost(self, length: int, batch: int = 1) -> Terms:
         """What one call costs."""
         return primal_cost(self, length, batch)
+
+    def coverage(self, length: int) -> int:
+        """How many of `length` positions can influence the output of another one. Tied weights and
+        means of segments: all. Sampled anchors: the anchors, however long the sequence is. Free
+        weights: none, unless a causal running mean carries all but the last. The normaliser of
+        positive features (Remark 4.1) sums over all positions, and so reaches all, by a factor."""
+        every = super().coverage(length)
+        if self.weights == "tied" or self.causal or self.feature_map.positive:
+            return every
+        if self.anchors is None:
+            return 0
+        return (
+            every if self.anchor_rule == "mean" else min(every, sampled_count(length, self.anchors))
+        )
 
     # -- equation (9) ----------------------------------------------------------------------------
 
@@ -256,9 +272,9 @@ class PrimalAttention(PrimalParameters, DualView):
                 x, ignore, self.projections(x.dtype), self.anchor_rule, WHOLE, eager=True
             )
         w_e, w_r = (None, None) if dual is not None else (self.w_e, self.w_r)
-        fold = getattr(self.feature_map, "fold", lambda *given: given)
+        w_in, b_in = self.feature_map.fold(self.in_proj_weight, self.in_proj_bias)
         parameters = Parameters(
-            dual, w_e, w_r, weights, *fold(self.in_proj_weight, self.in_proj_bias),
+            dual, w_e, w_r, weights, w_in, b_in,
             self.sqrt_lambda, self.concat.weight, self.concat.bias,
             self.out_proj.weight, self.out_proj.bias,
         )  # fmt: skip
@@ -388,9 +404,11 @@ class PrimalAttention(PrimalParameters, DualView):
     # -- parts -----------------------------------------------------------------------------------
 
     def maps(self, dtype: torch.dtype) -> Maps:
-        """The layer's linear maps in the type of the computation."""
+        """The layer's linear maps in the type of the computation, those of queries and keys with
+        the sharpness of the feature map."""
         b_in = None if self.in_proj_bias is None else self.in_proj_bias.to(dtype)
-        return Maps(self.in_proj_weight.to(dtype), b_in, *output_map(self, dtype))
+        folded = self.feature_map.fold(self.in_proj_weight.to(dtype), b_in)
+        return Maps(*folded, *output_map(self, dtype))
 
     def projections(self, dtype: torch.dtype) -> Tensor:
         """The parameters W_e and W_r, transposed: (z, h, s, n)."""

@@ -14,6 +14,7 @@ from ...kernels.dispatch import autocast_type
 from ...kernels.scan import running_mean
 from ...theory.features import make_feature_map
 from ...theory.precision import widen, without_autocast
+from ..base import check_positive
 from ..cost import Terms
 from .cost import primal_cost
 from .layer import causal_tied, objective_terms, output_map, valid_positions
@@ -56,7 +57,9 @@ class RotaryPrimalAttention(PrimalParameters):
         check_options(rank, weights, None, 1, "sample", True)
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, head_dim
         self.rank, self.weights, self.dropout, self.causal = rank, weights, dropout, True
-        self.feature_map = make_feature_map(feature_map, head_dim, device=device, dtype=dtype)
+        self.feature_map = make_feature_map(
+            feature_map, head_dim, num_heads, device=device, dtype=dtype
+        )
         if weights == "free" and self.feature_map.positive:
             raise ValueError(
                 f'feature_map is {feature_map!r} with weights="free" in a decoder with rotary '
@@ -99,6 +102,11 @@ class RotaryPrimalAttention(PrimalParameters):
                 count = valid_positions(x, ignore)
                 out = self.ledger.record(out, terms, count, count)
         return out, state
+
+    def coverage(self, length: int) -> int:
+        """How many of `length` positions can influence another one: all but the last."""
+        check_positive(length=length)
+        return length - 1
 
     def cost(self, length: int, batch: int = 1) -> Terms:
         """What one call costs, counted as if it were not causal."""

@@ -48,7 +48,7 @@ def test_built_in_half_precision(weights, dtype):
 
 @half
 @fast_and_plain
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @every_kind
 def test_near_float64(kind, feature_map, fast, dtype, make_layer, make_rows, make_mask):
     """The same rounded parameters and inputs, computed twice."""

@@ -63,8 +63,9 @@ def test_cross_attention(kind, masked, fast, make_layer, make_rows, make_mask):
 @pytest.mark.parametrize(
     ("kind", "cross"), [*((kind, False) for kind in SELF), *((kind, True) for kind in CROSS)]
 )
-def test_positive_features(kind, cross, make_layer, make_rows, make_mask):
-    layer = small(make_layer, kind, feature_map="exp")
+@pytest.mark.parametrize("feature_map", ["exp", "elu"])
+def test_positive_features(kind, cross, feature_map, make_layer, make_rows, make_mask):
+    layer = small(make_layer, kind, feature_map=feature_map)
     ignore = make_mask(2, 3 if cross else 4)
     assert gradcheck(function(layer, ignore, cross=cross), arguments(layer, make_rows))
 
@@ -103,7 +104,7 @@ def test_loss_alone(kind, positions, make_layer, make_rows, make_mask):
 
 
 @pytest.mark.parametrize("kind", ["free-causal", "tied-causal"])
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 def test_through_a_state(kind, feature_map, make_layer, make_rows):
     """Truncated back-propagation needs the derivative of the state, too."""
     layer = small(make_layer, kind, feature_map=feature_map).eval()
@@ -118,7 +119,7 @@ def test_through_a_state(kind, feature_map, make_layer, make_rows):
 
 
 @pytest.mark.parametrize("kind", SELF)
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 def test_second_derivatives_of_the_plain_operations(
     kind, feature_map, make_layer, make_rows, make_mask
 ):

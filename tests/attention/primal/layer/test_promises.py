@@ -22,7 +22,7 @@ sizes = st.fixed_dictionaries(
         "rank": st.integers(1, 5),
         "seed": st.integers(0, 1000),
         "dtype": st.sampled_from([torch.float64, torch.float64, torch.float32]),
-        "feature_map": st.sampled_from(["cosine", "cosine", "exp"]),
+        "feature_map": st.sampled_from(["cosine", "cosine", "exp", "elu"]),
         "fast": st.booleans(),
     }
 )
@@ -141,7 +141,7 @@ def test_causality_to_the_last_bit(
 
 
 @pytest.mark.parametrize("change", [3.0, torch.nan, torch.inf])
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize("kind", KINDS[4:])
 def test_causality_of_the_prefill(kind, feature_map, change, make_layer, make_rows):
     """Going on from a state, in every chunk of the scan."""
@@ -255,7 +255,7 @@ def test_no_nan_for_zero_small_and_large_rows(
         with torch.no_grad():
             layer.in_proj_bias.zero_()
     x = draw_rows(make_rows, size)
-    if size["feature_map"] == "exp" and "tied" not in kind:  # D^{-1/2} has no bound
+    if size["feature_map"] != "cosine" and "tied" not in kind:  # D^{-1/2} has no bound
         exponents = [min(e, 0) for e in exponents]
     scale = torch.tensor([0.0, *(10.0**e for e in exponents)], dtype=size["dtype"])
     rows = torch.arange(size["length"] * size["batch"]) % len(scale)
@@ -271,7 +271,10 @@ MAGNITUDES = (-300, -40, -20, -10, -3, -1, *[0.25 * i for i in range(13)], 4, 6)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize(
     ("kind", "feature_map"),
-    [*((kind, "cosine") for kind in KINDS), ("tied", "exp"), ("tied-causal", "exp")],
+    [
+        *((kind, "cosine") for kind in KINDS),
+        *((kind, name) for kind in ("tied", "tied-causal") for name in ("exp", "elu", "softmax")),
+    ],
 )
 def test_no_nan_at_any_magnitude(kind, feature_map, dtype, make_layer, make_rows):
     """All rows of one size. Where scores are normalised the output cannot grow faster than x."""
@@ -338,7 +341,7 @@ def test_free_weights_do_not_feel_the_magnitude(kind, dtype, fast, make_layer, m
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_position_masked(kind, feature_map, fast, make_layer, make_rows):
     layer = make_layer(kind, feature_map=feature_map)
@@ -357,7 +360,7 @@ def test_every_position_masked(kind, feature_map, fast, make_layer, make_rows):
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize("kind", KINDS[:4])
 def test_every_key_masked(kind, feature_map, fast, make_layer, make_rows):
     layer = make_layer(kind, feature_map=feature_map)
@@ -425,7 +428,7 @@ def test_gradients_that_arrive_at_masked_outputs_do_not_enter(
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
 @pytest.mark.parametrize("junk", [torch.nan, torch.inf])
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_valid_nan_is_not_hidden(kind, feature_map, junk, fast, make_layer, make_rows):
     layer = make_layer(kind, feature_map=feature_map)

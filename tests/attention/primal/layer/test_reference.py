@@ -10,6 +10,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from primal_attention import ksvd_loss
+from primal_attention.theory import Elu
 
 EXACT = {"rtol": 1e-10, "atol": 1e-11}
 
@@ -17,8 +18,11 @@ EXACT = {"rtol": 1e-10, "atol": 1e-11}
 # -- the reference: nothing here is shared with the library but the parameters ---------------------
 
 
-def feature(z, feature_map):
+def feature(z, feature_map, side, head):
     """g(z) of Remark 4.1, row by row."""
+    if isinstance(feature_map, Elu):
+        u = z * torch.exp(feature_map.log_sharpness[side, head])
+        return torch.where(u < 0, torch.exp(u.clamp(max=0)), 1 + u) ** 2
     if feature_map.positive:
         u = z * feature_map.scale
         w = feature_map.directions
@@ -59,7 +63,7 @@ def head_scores(layer, h, x, y):
         q, k = points @ w_q.T + b_q, points @ w_k.T + b_k
         if layer.causal and layer.weights == "free":
             q, k = running_means(q), running_means(k)
-        return feature(q, layer.feature_map), feature(k, layer.feature_map)
+        return feature(q, layer.feature_map, 0, h), feature(k, layer.feature_map, 1, h)
 
     (q_x, k_x), (q_y, k_y) = phi(x), phi(y)
     positive = layer.feature_map.positive
@@ -161,7 +165,7 @@ CALLS = [
 
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
 @pytest.mark.parametrize("masked", [True, False], ids=["mask", "no mask"])
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize(("kind", "cross"), CALLS)
 def test_layer_is_the_reference(
     kind, cross, feature_map, masked, bias, make_layer, make_rows, make_mask, gradients, run
@@ -241,7 +245,7 @@ def test_tiles_change_nothing(kind, most, length, make_layer, make_rows, run, mo
 
 def test_causal_across_many_chunks(make_layer, make_rows, make_mask, gradients, run):
     for kind in ("free-causal", "tied-causal"):
-        for feature_map in ("cosine", "exp"):
+        for feature_map in ("cosine", "exp", "elu"):
             layer = make_layer(kind, feature_map=feature_map, seed=3)
             x, ignore = make_rows(1, 135, 6), make_mask(1, 135)
             out, loss = reference(layer, x, None, ignore)

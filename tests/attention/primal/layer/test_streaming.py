@@ -121,7 +121,7 @@ def test_the_state_does_not_grow(kind, feature_map, make_layer, make_rows):
     shapes = [t.shape for t in held(empty)]
     numbers = sum(t[0].numel() for t in held(empty))
     # sum of the inputs, or phi h^T for both sides and heads; a column or a sum more if positive
-    positive = feature_map == "exp"
+    positive = feature_map != "cosine"
     expected = 6 + positive * 6 if kind == "free-causal" else 2 * 2 * 3 * (2 + positive)
     assert numbers == expected + 1
     for length in (1, 10, 300):

@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
-from torch.nn.functional import normalize
+from torch.nn.functional import elu, normalize
 from torch.testing import assert_close
 
 from primal_attention import ksvd, ksvd_loss, ksvd_residuals
+from primal_attention.theory import Elu
 
 EXACT = {"rtol": 1e-9, "atol": 1e-10}
 D, H, P, S = 8, 2, 4, 2
@@ -39,9 +40,12 @@ def features(layer, x):
     """phi_q, phi_k (B, h, N, m) by hand."""
     q, k = (x @ layer.in_proj_weight.T + layer.in_proj_bias).chunk(2, dim=-1)
     maps = []
-    for z in (q, k):
+    for side, z in enumerate((q, k)):
         z = z.unflatten(-1, (H, P)).transpose(1, 2)
-        if layer.feature_map.positive:
+        if isinstance(layer.feature_map, Elu):
+            u = z * layer.feature_map.log_sharpness[side].exp()[:, None, None]
+            maps.append((elu(u) + 1) ** 2)
+        elif layer.feature_map.positive:
             u = z * layer.feature_map.scale
             w = layer.feature_map.directions
             size = u.square().sum(-1, keepdim=True)
@@ -69,7 +73,7 @@ SOLVABLE = ["data-sample", "data-mean", "free", "free-causal"]
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["no mask", "mask"])
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize("positions", ["mean", "sum"])
 @pytest.mark.parametrize("kind", SOLVABLE)
 def test_lemma_42_after_ksvd_initialisation(
@@ -95,7 +99,7 @@ def test_lemma_42_after_ksvd_initialisation(
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["no mask", "mask"])
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize("positions", ["mean", "sum"])
 @pytest.mark.parametrize("kind", ["data-sample", "data-mean", "free"])
 def test_lemma_42_in_cross_attention(
@@ -114,7 +118,7 @@ def test_lemma_42_in_cross_attention(
     assert not ksvd_residuals(layer, x, positions=positions).solved(1e-3).any()
 
 
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize("kind", SOLVABLE)
 def test_remark_33_primal_score_is_dual_score(kind, feature_map, glass, make_rows, make_mask):
     """e = K H_r and r = K^T H_e with the duals of (14), K never formed."""
@@ -244,7 +248,7 @@ def test_tied_positive_features_average_the_duals(glass, make_rows, make_mask):
     assert_close(kernel.matvec(duals(layer, x)[1]), e, **EXACT)
 
 
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 def test_causal_tied_kernel_is_a_triangle(feature_map, glass, make_rows, make_mask):
     layer = glass("tied-causal", feature_map=feature_map)
     x, ignore = make_rows(2, 9, D), make_mask(2, 9, keep=3)
@@ -261,6 +265,32 @@ def test_causal_tied_kernel_is_a_triangle(feature_map, glass, make_rows, make_ma
         layer.factors(x)
     with pytest.raises(ValueError, match="not one KSVD problem"):
         layer.ksvd_problem(x)
+
+
+@pytest.mark.parametrize("feature_map", ["exp", "elu"])
+@pytest.mark.parametrize("masked", [False, True], ids=["no mask", "mask"])
+def test_tied_positive_features_are_one_problem(feature_map, masked, glass, make_rows, make_mask):
+    """Of the kernel D_q^{-1/2} K D_k^{-1/2}, with the weights (14) and scores c D^{1/2} e."""
+    layer = glass("tied", feature_map=feature_map)
+    x = make_rows(1, 9, D)
+    ignore = make_mask(1, 9, keep=6) if masked else torch.zeros(1, 9, dtype=torch.bool)
+    problem = layer.ksvd_problem(x, key_padding_mask=ignore)
+    seen = x[:, ~ignore[0]]
+    phi_q, phi_k = features(layer, seen)
+    kernel = phi_q @ phi_k.mT
+    rows, columns = kernel.sum(-1, keepdim=True), kernel.sum(-2, keepdim=True)
+    even = kernel / rows.sqrt() / columns.sqrt()
+    dense = problem.factors().dense()[..., ~ignore[0], :][..., ~ignore[0]]
+    assert_close(dense, even, **EXACT)
+    assert_close(torch.linalg.svdvals(even)[..., 0], torch.ones(1, H, dtype=x.dtype), **EXACT)
+    e, r = scores(layer, x, key_padding_mask=ignore)
+    found_e, found_r = (t[..., ~ignore[0], :] for t in problem.scores())
+    c = 1 / seen.shape[1]
+    assert_close(found_e, c * rows.sqrt() * e[..., ~ignore[0], :], **EXACT)
+    assert_close(found_r, c * columns.mT.sqrt() * r[..., ~ignore[0], :], **EXACT)
+    h_e, h_r = duals(layer, seen)
+    assert_close(problem.w_e, c * phi_k.mT @ h_r, **EXACT)
+    assert_close(problem.w_r, c * phi_q.mT @ h_e, **EXACT)
 
 
 # -- the induced kernel ----------------------------------------------------------------------------
@@ -286,7 +316,7 @@ def explicit_kernel(layer, x, y):
     return kernel
 
 
-@pytest.mark.parametrize("feature_map", ["cosine", "exp"])
+@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize("kind", ["data-sample", "free", "tied"])
 def test_need_weights_is_the_kernel(kind, feature_map, glass, make_rows):
     layer = glass(kind, feature_map=feature_map)
