@@ -53,7 +53,8 @@ def compile_one(
     name: str, target: GPUTarget, dtype: str, d: int, heads: int, rank: int, feature_map: int
 ) -> Use:
     kernel, tied = KERNELS[name], feature_map == SQUARED
-    shape = Shape(8, 4096, 2 * heads, d // heads, rank, feature_map, dtype == "bf16")
+    half, amd = dtype == "bf16", target.backend == "hip"
+    shape = Shape(8, 4096, 2 * heads, d // heads, rank, feature_map, half, amd)
     constants = shape.constants(None)
     options = {key: constants.pop(key) for key in ("num_warps", "num_stages")}
     constants |= {"D": d, "BD": shape.channels(d), "TIED": tied, "CAST": False}

@@ -23,11 +23,13 @@ class Shape(NamedTuple):
     rank: int
     feature_map: int
     half: bool  # whether the numbers are in half precision
+    amd: bool = torch.version.hip is not None
 
     @property
     def positions(self) -> int:
         """Of a tile: what the registers hold (see `benchmarks/triton_compile.py`)."""
-        return 64 if self.half and self.head_dim <= 64 else 32
+        most = 64 if self.half and self.head_dim <= 64 else 32
+        return most // 2 if self.amd else most
 
     def channels(self, width: int) -> int:
         """Of the output of some width, that one program writes."""
@@ -48,7 +50,7 @@ class Shape(NamedTuple):
             "BM": self.positions, "BP": block(self.head_dim), "BS": block(self.rank),
             "MAP": self.feature_map, "MASK": hidden is not None,
             "PREC": "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee",
-            "CAST": interpreted(), "num_warps": 8, "num_stages": 2,
+            "CAST": interpreted(), "num_warps": 8, "num_stages": 2 if self.half else 1,
         }  # fmt: skip
 
 
