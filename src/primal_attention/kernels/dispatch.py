@@ -6,11 +6,12 @@
 | native | cosine and `(elu + 1)^b` features on a CPU, compiled | `native/` |
 | tiles | cosine features in eager mode | `passes.py`, in inference also `folded.py` |
 | decoding | a few positions of a causal layer in inference | `decoding.py` |
+| triton | self-attention on a GPU, with `PRIMAL_TRITON=1` | `triton/` |
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -18,20 +19,13 @@ from torch import Tensor
 from ..theory.features import Cosine, FeatureMap
 from . import passes
 from .folded import attend_folded, features_are_cheaper, fold_weights
+from .maps import Maps as Maps
 from .native import library, ops
+from .triton import switch
 
-Path = Literal["reference", "tiles", "decoding", "native"]
+Path = Literal["reference", "tiles", "decoding", "native", "triton"]
 Weights = Literal["data", "free", "tied"]
 DECODED = 256  # positions of a batch up to which `decoding` serves
-
-
-class Maps(NamedTuple):
-    """Linear maps of a layer: queries and keys (2d, d), and scores to output (d, 2h * s)."""
-
-    w_in: Tensor
-    b_in: Tensor | None
-    w_out: Tensor
-    b_out: Tensor
 
 
 def autocast_type(x: Tensor) -> torch.dtype | None:
@@ -51,13 +45,17 @@ def choose_path(
     fast: bool,
     decoding: bool,
     native: Weights | None = None,
+    triton: switch.Layer | None = None,
 ) -> Path:
     """The path of a call on x (B, N, d) that computes in `dtype`. fast: whether the layer allows
     more than the reference. decoding: whether it is causal, in inference, without a mask. native:
-    the weights of the layer if nothing but their kind speaks against the compiled kernels."""
+    the weights of the layer if nothing but their kind speaks against the compiled kernels. triton:
+    the layer, if the call is one that those kernels may serve."""
     # first: a graph with a dynamic length must not ask how long the sequence is
     if not fast or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return "reference"
+    if triton is not None and switch.serves(x, dtype, feature_map, triton):
+        return "triton"
     served = native is not None and _has_native(x, dtype, feature_map, native)
     # in float16 scores may overflow before their division by the norm
     if not isinstance(feature_map, Cosine) or dtype == torch.float16:
@@ -123,12 +121,18 @@ def attend_fixed(
     maps: Maps,
     weights: Tensor,
     *,
+    path: Path,
     dropout: float,
     want_energy: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """Equation (9) with weights (B or 1, z, h, s, p), transposed: the output (B, N, d) of x, zero
     where hidden (B, N), and the sums of squared scores (B, z, h, s)."""
     sides = 2 * weights.shape[2]
+    if path == "triton":
+        from .triton import nodes
+
+        out, squares = nodes.attend_fixed(x, hidden, maps, weights.flatten(1, 2))
+        return out, squares.unflatten(1, (2, -1)) if want_energy else None
     if not (torch.is_grad_enabled() or want_energy or dropout) and _folding_pays(x, weights):
         w_out = fold_weights(maps.w_out, weights)
         return attend_folded(x, hidden, maps.w_in, maps.b_in, w_out, maps.b_out, sides=sides), None
@@ -146,16 +150,24 @@ def attend_tied(
     w_dual: Tensor,
     scale: Tensor,
     *,
+    path: Path,
+    feature_map: FeatureMap,
     heads: int,
     dropout: float,
     want_energy: bool,
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """Equation (9) with the weights (14) of x itself: the output (B, N, d), the sums of squared
     scores (B, z, h, s), and the weights (B, z, h, s, p), transposed."""
-    out, energy, weights = passes.attend_tied(
-        x, ignore, scale, maps.w_in, maps.b_in, w_dual, maps.w_out, maps.b_out,
-        sides=2 * heads, dropout=dropout, want_energy=want_energy,
-    )  # fmt: skip
+    energy: Tensor | None
+    if path == "triton":
+        from .triton import nodes
+
+        out, energy, weights = nodes.attend_tied(x, ignore, maps, w_dual, scale, feature_map)
+    else:
+        out, energy, weights = passes.attend_tied(
+            x, ignore, scale, maps.w_in, maps.b_in, w_dual, maps.w_out, maps.b_out,
+            sides=2 * heads, dropout=dropout, want_energy=want_energy,
+        )  # fmt: skip
     energy = None if energy is None else energy.unflatten(1, (2, -1))
     return out, energy, weights.unflatten(1, (2, -1))
 

@@ -68,7 +68,7 @@ class _Fixed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor | None, g_energy: Tensor | None) -> tuple[Tensor | None, ...]:
-        _refuse_second_derivative()
+        refuse_second_derivative()
         x, ignore, w_in, b_in, weights, w_out, *buffers = ctx.saved_tensors
         shared, sides = weights.shape[0] == 1, weights.shape[1]
         tiled = TiledPass(
@@ -201,7 +201,7 @@ class _Tied(torch.autograd.Function):
     def backward(
         ctx: Any, g: Tensor | None, g_energy: Tensor | None, g_weights: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        _refuse_second_derivative()
+        refuse_second_derivative()
         x, ignore, scale, w_in, b_in, w_dual, w_out, weights, duals_data, *buffers = (
             ctx.saved_tensors
         )
@@ -265,7 +265,7 @@ def _needs_gradient(*tensors: Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
-def _refuse_second_derivative() -> None:
+def refuse_second_derivative() -> None:
     """A backward pass under create_graph would return constants: silently wrong."""
     if torch.is_grad_enabled():
         raise RuntimeError(

@@ -20,6 +20,7 @@ from ...kernels.dispatch import Maps, Path, autocast_type, choose_path
 from ...kernels.native.ops import Before, Parameters
 from ...kernels.reference import hide, hide_features
 from ...kernels.scan import running_mean
+from ...kernels.triton import switch as triton
 from ...theory.entry import Count, Parts
 from ...theory.features import FeatureMap, make_feature_map
 from ...theory.precision import widen, without_autocast
@@ -221,6 +222,7 @@ class PrimalAttention(PrimalParameters, DualView):
         path = choose_path(
             call.x, dtype, self.feature_map, fast=self.fast, decoding=self.causal and inference,
             native=self.weights if allows_native else None,
+            triton=self._for_triton() if call.is_self and shards.whole else None,
         )  # fmt: skip
         if path == "decoding" and state is not None:
             return self._decode(call.x, state)
@@ -287,6 +289,10 @@ class PrimalAttention(PrimalParameters, DualView):
             state = PrimalState(after, state.seen + WHOLE.count(x, ignore), None)
         return Result(out, None, None, state, terms)
 
+    def _for_triton(self) -> triton.Layer | None:
+        dropout = self.dropout if self.training else 0.0
+        return None if self.causal else triton.Layer(self.weights == "tied", self.rank, dropout)
+
     def _fixed(self, run: Run, state: PrimalState | None) -> Result:
         """With data-dependent weights `F_X^T W_e`, or free ones `W_e`, likewise W_r."""
         call, shards = run.call, run.shards
@@ -318,7 +324,8 @@ class PrimalAttention(PrimalParameters, DualView):
             if run.path != "reference" and call.is_self and shards.whole:
                 out, energy, weights = dispatch.attend_tied(
                     call.x, call.ignore, maps, w_dual, scale,
-                    heads=self.num_heads, dropout=run.dropout, want_energy=run.want_energy,
+                    path=run.path, feature_map=self.feature_map, heads=self.num_heads,
+                    dropout=run.dropout, want_energy=run.want_energy,
                 )  # fmt: skip
                 return Result(out, energy, weights)
         at_keys = self._features(call.y, call.ignore, maps)
@@ -362,8 +369,9 @@ class PrimalAttention(PrimalParameters, DualView):
             energy = run.energy(scores)
         else:  # cosine features: nothing to normalise
             out, energy = dispatch.attend_fixed(
-                call.x, hidden, maps, weights, dropout=run.dropout, want_energy=run.want_energy
-            )
+                call.x, hidden, maps, weights,
+                path=run.path, dropout=run.dropout, want_energy=run.want_energy,
+            )  # fmt: skip
         if energy is not None and at_keys is not None and not call.is_self:
             # J takes r at the keys, not at the queries
             scores = reference.scores(at_keys, weights.mT, call.ignore, key_sum, sums)

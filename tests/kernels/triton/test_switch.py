@@ -1,0 +1,64 @@
+"""When the Triton kernels serve; none of this needs Triton."""
+
+import pytest
+import torch
+
+from primal_attention.kernels.triton import switch
+from primal_attention.kernels.triton.switch import Layer, map_number, serves
+from primal_attention.theory.features import Cosine, FeatureMap
+
+
+class Power(FeatureMap):
+    positive = True
+
+    def __init__(self, power, log_power=None):
+        super().__init__(16, 16)
+        self.power, self.log_power = power, log_power
+
+
+TIED, FREE = Layer(True, 8, 0.0), Layer(False, 8, 0.0)
+
+
+@pytest.fixture
+def wanted(monkeypatch):
+    monkeypatch.setenv("PRIMAL_TRITON", "1")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(switch, "_installed", lambda: True)
+
+
+@pytest.fixture
+def x():
+    return torch.zeros(2, 5, 32)
+
+
+def test_numbers_of_maps():
+    assert map_number(Cosine(16)) == 0
+    assert map_number(Power(1.0)) == 1
+    assert map_number(Power(2.0)) == 2
+    assert map_number(Power(3.0)) is None
+    assert map_number(Power(2.0, log_power=torch.zeros(1))) is None
+
+
+def test_off_unless_asked_for(monkeypatch, wanted, x):
+    assert serves(x, x.dtype, Cosine(16), TIED)
+    monkeypatch.delenv("PRIMAL_TRITON")
+    assert not serves(x, x.dtype, Cosine(16), TIED)
+
+
+def test_off_without_a_gpu(monkeypatch, wanted, x):
+    monkeypatch.delenv("TRITON_INTERPRET")
+    assert not serves(x, x.dtype, Cosine(16), TIED)
+
+
+def test_what_is_served(wanted, x):
+    assert serves(x, torch.bfloat16, Power(2.0), TIED)
+    assert serves(x, x.dtype, Cosine(16), FREE)
+    assert not serves(x, x.dtype, Power(2.0), FREE)
+    assert not serves(x, torch.float16, Cosine(16), FREE)
+    assert not serves(x, torch.float64, Cosine(16), FREE)
+    assert not serves(x, x.dtype, Cosine(16), FREE._replace(dropout=0.1))
+    assert serves(x, torch.bfloat16, Cosine(128), FREE._replace(rank=128))
+    assert not serves(x, torch.bfloat16, Cosine(16), FREE._replace(rank=129))
+    assert serves(x, x.dtype, Cosine(64), FREE)
+    assert not serves(x, x.dtype, Cosine(65), FREE)
+    assert not serves(x[:0], x.dtype, Cosine(16), FREE)
