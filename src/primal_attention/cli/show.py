@@ -149,6 +149,9 @@ def show_list(attentions: Sequence[AttentionInfo], tasks: Sequence[Task | RLTask
     for task in tasks:
         table.add_row(task.name, ", ".join(task.recipes), task.description)
     console().print(table, highlight=False)
+    from ..kernels.native.library import state
+
+    console().print(f"\n{state()}", highlight=False, markup=False)
 
 
 def new_table(*columns: str) -> Table:
