@@ -23,7 +23,7 @@ class Power(FeatureMap):
         self.power = float(power)
 
     def forward(self, z):
-        return (z.clamp(max=0).exp() + z.clamp(min=0)) ** self.power
+        return torch.where(z > 0, z + 1, z.clamp(max=0).exp()) ** self.power
 
 
 KINDS = {
@@ -74,7 +74,7 @@ def run(layer, x, ignore=None):
     x = x.to(layer.in_proj_weight.dtype).detach().requires_grad_()
     out, _ = layer(x, key_padding_mask=ignore)
     loss = pa.ksvd_loss(layer)
-    weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
+    weight = torch.linspace(0.1, 1, out.numel(), dtype=out.dtype).view_as(out)
     gradients = torch.autograd.grad((out * weight).sum() + loss, [x, *layer.parameters()])
     names = ["out", "loss", "x", *(name for name, _ in layer.named_parameters())]
     return dict(zip(names, [out.detach(), loss.detach(), *gradients], strict=True))
@@ -84,7 +84,7 @@ def assert_same(found, expected, tolerance=2e-5):
     for name, value in expected.items():
         size = value.abs().max().item()
         assert_close(
-            found[name].double(), value, rtol=0, atol=tolerance * size + 1e-6,
+            found[name].double(), value, rtol=0, atol=tolerance * size + 1e-5,
             msg=lambda text, name=name: f"{name}: {text}",
         )  # fmt: skip
 
@@ -205,7 +205,10 @@ def test_dropout_is_drawn_from_the_generator(kind, calls):
         torch.manual_seed(0)
         kept = layer(x)[0]
         layer.dropout = 0.5
-        mean = torch.stack([layer(x)[0] for _ in range(400)]).mean(0)
+        mean = torch.zeros_like(kept)
+        for _ in range(400):
+            mean += layer(x)[0] / 400
+            layer.ledger.release()
     assert (mean - kept).norm() < 0.2 * (kept - layer.out_proj.bias).norm()
 
 
