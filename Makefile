@@ -14,7 +14,7 @@ PYTHON ?= python3.11 python3
 PYTEST_ARGS ?= -n auto
 test test-slow: export OMP_NUM_THREADS = 1
 
-.PHONY: help setup demo test test-slow lint format bench docs clean
+.PHONY: help setup kernels demo test test-slow lint format bench docs wheels clean
 
 help: ## print the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) \
@@ -56,6 +56,9 @@ $(VENV)/.extra-%: $(STAMP)
 	done; \
 	echo 'setup: the installation failed' >&2; exit 1
 
+kernels: $(STAMP) ## compile the CPU kernels again
+	@$(PY) -m primal_attention.kernels.native.build
+
 demo: $(STAMP) ## run the demonstration
 	@$(PY) examples/demo.py
 
@@ -80,6 +83,14 @@ bench: $(STAMP) ## time and memory of the attentions against the length
 docs: $(VENV)/.extra-docs ## build the documentation into site/, open site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
+# the targets of hatch_build.py, compiled by the package ziglang
+WHEELS := pure linux-x86_64 linux-aarch64 macos-arm64 macos-x86_64 windows-x86_64
+wheels: $(STAMP) ## build wheels with kernels for the usual systems into dist/
+	@for wheel in $(WHEELS); do \
+	  echo "wheels: $$wheel"; \
+	  PRIMAL_WHEEL=$$wheel $(PY) -m pip wheel --quiet --no-deps --wheel-dir dist . || exit 1; \
+	done; ls dist
+
 clean: ## remove .venv, caches and build products
-	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf src/primal_attention/kernels/native/libprimal-* $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

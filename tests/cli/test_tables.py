@@ -44,6 +44,7 @@ def test_list(primal):
     assert done.code == 0
     for name in (*available_attentions(), *available_tasks(), "paper", "O(N^2)"):
         assert name in done.out
+    assert done.out.splitlines()[-1].startswith("native kernels: ")
 
 
 def test_list_as_json(primal):

@@ -131,12 +131,15 @@ def list_json(attentions: Sequence[AttentionInfo], tasks: Sequence[Task]) -> dic
 
 
 def show_list(attentions: Sequence[AttentionInfo], tasks: Sequence[Task]) -> None:
+    from ..kernels.native.library import state
+
     show_table(
         ["attention", "time", *(ability.replace("_", " ") for ability in ABILITIES), "paper"],
         [[info.name, info.cost, *_yes_or_no(info), info.paper] for info in attentions],
     )
     rows = [[task.name, ", ".join(task.recipes), task.description] for task in tasks]
     show_table(["task", "recipes", "description"], rows)
+    show_text(state())
 
 
 def _yes_or_no(info: AttentionInfo) -> list[str]:

@@ -20,7 +20,7 @@ from ..theory.features import Cosine, FeatureMap
 from . import passes
 from .folded import attend_folded, features_are_cheaper, fold_weights
 from .maps import Maps as Maps
-from .native import library, ops
+from .native import library, operator, ops
 from .triton import switch
 
 Path = Literal["reference", "tiles", "decoding", "native", "triton"]
@@ -52,7 +52,12 @@ def choose_path(
     the weights of the layer if nothing but their kind speaks against the compiled kernels. triton:
     the layer, if the call is one that those kernels may serve."""
     # first: a graph with a dynamic length must not ask how long the sequence is
-    if not fast or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if torch.compiler.is_compiling():
+        keep = fast and native is not None and not torch.compiler.is_exporting()
+        return (
+            "native" if keep and _graph_has_native(x, dtype, feature_map, native) else "reference"
+        )
+    if not fast or torch._C._are_functorch_transforms_active():
         return "reference"
     if triton is not None and switch.serves(x, dtype, feature_map, triton):
         return "triton"
@@ -77,15 +82,29 @@ def native_map(feature_map: FeatureMap) -> int | None:
     return {1.0: ops.ELU, 2.0: ops.SQUARED_ELU}.get(power)  # type: ignore[arg-type]
 
 
-def _has_native(x: Tensor, dtype: torch.dtype, feature_map: FeatureMap, weights: Weights) -> bool:
-    """Whether the compiled kernels serve: a CPU, float32 or bfloat16, plain tensors that no mode
-    watches, and positive features only with tied weights."""
+def _knows_native(x: Tensor, dtype: torch.dtype, feature_map: FeatureMap, weights: Weights) -> bool:
+    """Whether the compiled kernels know the case: a CPU, float32 or bfloat16, and positive features
+    only with tied weights."""
     found = native_map(feature_map)
     return (
         found is not None
         and (found == ops.COSINE or weights == "tied")
         and dtype in (torch.float32, torch.bfloat16)
         and x.device.type == "cpu"
+    )
+
+
+def _graph_has_native(
+    x: Tensor, dtype: torch.dtype, feature_map: FeatureMap, weights: Weights
+) -> bool:
+    """Whether a compiled graph takes the kernels as one operator."""
+    return _knows_native(x, dtype, feature_map, weights) and operator.available()
+
+
+def _has_native(x: Tensor, dtype: torch.dtype, feature_map: FeatureMap, weights: Weights) -> bool:
+    """Whether the compiled kernels serve: plain tensors that no mode watches."""
+    return (
+        _knows_native(x, dtype, feature_map, weights)
         and type(x) in (Tensor, torch.nn.Parameter)
         and x.numel() > 0
         and not torch._C._len_torch_dispatch_stack()
@@ -107,7 +126,14 @@ def attend_native(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Equation (9) as one node: the output (B, N, d) of x, zero where ignore (B, N), the terms of J
     (3, B, h), and the sums after x of causal tied weights if there are some before."""
-    kernels, number = library.kernels(), native_map(feature_map)
+    number = native_map(feature_map)
+    if torch.compiler.is_compiling() and number is not None:
+        out, terms = operator.attend(
+            x, ignore, parameters,
+            feature_map=number, causal=causal, anchors=anchors, want_terms=want_terms,
+        )  # fmt: skip
+        return out, terms, None
+    kernels = library.kernels()
     if kernels is None or number is None:
         raise RuntimeError("the compiled kernels are gone; expected those that choose_path found")
     kind: ops.Kind = "fixed" if parameters.w_dual is None else "tied"

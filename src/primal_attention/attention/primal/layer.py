@@ -255,6 +255,8 @@ class PrimalAttention(PrimalParameters, DualView):
         """Whether a call is of a form that the compiled kernels know: self-attention, and no
         gradient to or from a state of tied weights."""
         streams = state is not None and self.weights == "tied"
+        if torch.compiler.is_compiling() and (streams or (self.training and self.dropout)):
+            return False  # the registered operator has neither a state nor dropout
         return call.is_self and shards.whole and not (streams and torch.is_grad_enabled())
 
     def _native(

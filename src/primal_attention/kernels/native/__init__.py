@@ -1,2 +1,2 @@
-"""Passes over a layer in C++, for the CPU: see `source/` for the kernels, `build.py` for how they
-are compiled, `library.py` for how they are loaded, `ops.py` for the layer on top of them."""
+"""Passes over a layer in C++, for the CPU: `source/` has the kernels, `build.py` compiles them,
+`library.py` loads them, `ops.py` puts the layer on top of them."""

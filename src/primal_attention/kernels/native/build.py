@@ -101,7 +101,7 @@ def _fitting(command: Sequence[str], flags: Sequence[str]) -> list[str]:
     """The flags for a level as a compiler spells them."""
     if "ziglang" not in command:
         return list(flags)
-    return [flag.replace("-march=x86-64-v", "-mcpu=x86_64_v") for flag in flags]
+    return ["-s", *(flag.replace("-march=x86-64-v", "-mcpu=x86_64_v") for flag in flags)]
 
 
 def _compile(command: list[str], to: Path, notes: list[str]) -> bool:

@@ -84,7 +84,7 @@ class _Attend(torch.autograd.Function):
         before: Before | None,
         *tensors: Tensor | None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        call = _describe(x, ignore, tensors, options, before)
+        call = describe(x, ignore, tensors, options, before)
         numbers, padded = ctypes.c_int64(), ctypes.c_int64()
         sizes = ctypes.byref(numbers), ctypes.byref(padded)
         options.kernels.run(f"primal_{options.kind}_sizes", ctypes.byref(call), *sizes)
@@ -113,7 +113,7 @@ class _Attend(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         _refuse_second_derivative()
         x, ignore, keep, saved, *tensors = ctx.saved_tensors
-        call = _describe(x, ignore, tensors, ctx.options, ctx.before)
+        call = describe(x, ignore, tensors, ctx.options, ctx.before)
         g = torch.zeros_like(x) if g is None else g.contiguous()
         g_terms = None if g_terms is None else g_terms.contiguous()
         call.keep, call.saved, call.g, call.g_terms = map(_address, (keep, saved, g, g_terms))
@@ -129,7 +129,7 @@ def _address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-def _describe(
+def describe(
     x: Tensor,
     ignore: Tensor | None,
     tensors: Sequence[Tensor | None],

@@ -120,7 +120,7 @@ struct Fixed : Pass {
       pack_rows(given + i * size, 1, c.head_dim, c.head_dim, c.rank, weights + i * size);
     pack_rows(map.weight, columns, 1, scores, c.width, w_out);
     pack_columns([&](int64_t k) { return c.w_in + k * c.width; }, inner, c.width, w_in);
-    Buffer sums = zeros(positions.chunks.size() * n_all);
+    Buffer sums = zeros(std::max<int64_t>(1, positions.chunks.size()) * n_all);
     Buffer parts = zeros(shared ? 0 : positions.slots * sides * size);
     std::vector<Worker> workers = this->workers(0, inner);
 

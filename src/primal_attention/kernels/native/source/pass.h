@@ -2,7 +2,7 @@
 #pragma once
 
 #include "call.h"
-#include "features.h"
+#include "feature_maps.h"
 #include "output.h"
 #include "parallel.h"
 

@@ -125,7 +125,7 @@ static void turn(const float* from, int64_t from_stride, int64_t rows, int64_t c
 
 // -- rows = block^T matrix -------------------------------------------------------------------------
 
-constexpr int64_t INNER = 256;  // so many rows of a panel of columns stay in the first cache
+constexpr int64_t INNER = 128;  // so many rows of a panel of columns stay in the first cache
 
 // `row(k)` for k < inner, each of `columns` floats (and a multiple of PANEL in the result), in
 // panels of columns: for `rows_of` and `add_outer`.

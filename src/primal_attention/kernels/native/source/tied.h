@@ -262,7 +262,7 @@ struct Tied : Pass {
     OutputMap map(c);
     Buffer w_out(scores * c.width);
     pack_rows(map.weight, columns, 1, scores, c.width, w_out);
-    Buffer sums = zeros(positions.chunks.size() * n_all);
+    Buffer sums = zeros(std::max<int64_t>(1, positions.chunks.size()) * n_all);
     int64_t du_rows = sides * rows;
     Buffer du_all(positions.padded * du_rows), dots_all(positive ? 0 : positions.padded * sides);
     Buffer parts = zeros((c.causal ? states : positions.slots) * sides * size);

@@ -1,0 +1,287 @@
+"""The compiled kernels against the plain operations in float64, forward and backward."""
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+import primal_attention as pa
+from primal_attention.kernels.native import library, ops
+from primal_attention.theory.features import FeatureMap
+
+pytestmark = pytest.mark.skipif(library.kernels() is None, reason=library.state())
+
+
+class Power(FeatureMap):
+    """(elu + 1)^power."""
+
+    positive = True
+
+    def __init__(self, head_dim, power):
+        super().__init__(head_dim, head_dim)
+        self.power = float(power)
+
+    def forward(self, z):
+        return torch.where(z > 0, z + 1, z.clamp(max=0).exp()) ** self.power
+
+
+KINDS = {
+    "tied": {"weights": "tied"},
+    "tied-elu": {"weights": "tied", "feature_map": 1},
+    "tied-elu-squared": {"weights": "tied", "feature_map": 2},
+    "tied-causal": {"weights": "tied", "causal": True},
+    "tied-elu-squared-causal": {"weights": "tied", "causal": True, "feature_map": 2},
+    "free": {"weights": "free"},
+    "free-causal": {"weights": "free", "causal": True},
+    "data": {"weights": "data"},
+    "data-mean": {"weights": "data", "anchor_rule": "mean"},
+}
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+def make(kind, width=12, heads=2, rank=3, dtype=torch.float32, seed=0, **options):
+    torch.manual_seed(seed)
+    given = {**KINDS[kind], **options}
+    if "feature_map" in given:
+        given["feature_map"] = Power(width // heads, given["feature_map"])
+    if given["weights"] == "data":
+        given["anchors"] = 5
+    layer = pa.PrimalAttention(width, heads, rank=rank, dtype=dtype, **given)
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(std=0.3)
+    return layer
+
+
+def plain(layer):
+    """The same layer in float64, by the plain operations."""
+    options = {"causal": layer.causal, "bias": layer.in_proj_bias is not None}
+    if layer.anchors:
+        options |= {"anchors": layer.anchors, "anchor_rule": layer.anchor_rule}
+    twin = pa.PrimalAttention(
+        layer.embed_dim, layer.num_heads, rank=layer.rank, weights=layer.weights,
+        feature_map=layer.feature_map, dtype=torch.float64, **options,
+    )  # fmt: skip
+    twin.load_state_dict(layer.state_dict())
+    twin.fast = False
+    return twin
+
+
+def run(layer, x, ignore=None):
+    """Output, loss and all gradients."""
+    x = x.to(layer.in_proj_weight.dtype).detach().requires_grad_()
+    out, _ = layer(x, key_padding_mask=ignore)
+    loss = pa.ksvd_loss(layer)
+    weight = torch.linspace(0.1, 1, out.numel(), dtype=out.dtype).view_as(out)
+    gradients = torch.autograd.grad((out * weight).sum() + loss, [x, *layer.parameters()])
+    names = ["out", "loss", "x", *(name for name, _ in layer.named_parameters())]
+    return dict(zip(names, [out.detach(), loss.detach(), *gradients], strict=True))
+
+
+def assert_same(found, expected, tolerance=2e-5):
+    for name, value in expected.items():
+        size = value.abs().max().item()
+        assert_close(
+            found[name].double(), value, rtol=0, atol=tolerance * size + 1e-5,
+            msg=lambda text, name=name: f"{name}: {text}",
+        )  # fmt: skip
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """How often the kernels ran."""
+    seen, attend = [], ops.attend
+
+    def watched(*given):
+        seen.append(given)
+        return attend(*given)
+
+    monkeypatch.setattr(ops, "attend", watched)
+    return seen
+
+
+@kinds
+@settings(max_examples=12, deadline=None)
+@given(
+    length=st.sampled_from([1, 2, 15, 16, 17, 31, 33, 95, 96, 97, 193]),
+    batch=st.integers(1, 3),
+    head_dim=st.integers(1, 19),
+    heads=st.integers(1, 3),
+    rank=st.integers(1, 14),
+    bias=st.booleans(),
+    masked=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+@example(length=97, batch=2, head_dim=17, heads=2, rank=13, bias=True, masked=True, seed=0)
+def test_equals_the_plain_operations(
+    kind, length, batch, head_dim, heads, rank, bias, masked, seed
+):
+    layer = make(kind, heads * head_dim, heads, rank, seed=seed, bias=bias)
+    x = torch.randn(batch, length, heads * head_dim)
+    ignore = None
+    if masked:
+        ignore = torch.rand(batch, length) < 0.4
+        ignore[0] = True  # nothing at all
+        x[ignore] = torch.nan
+    expected = run(plain(layer), x, ignore)
+    found = run(layer, x, ignore)
+    expected.pop("loss"), found.pop("loss")  # a square of differences: tested by its gradients
+    assert_same(found, expected, 1e-4)
+    if ignore is not None:
+        assert not found["out"][ignore].any()
+        assert not found["x"][ignore].any()
+
+
+@kinds
+def test_serves_training_and_inference(kind, calls):
+    layer, x = make(kind), torch.randn(2, 300, 12)
+    expected = run(plain(layer), x)
+    assert not calls
+    assert_same(run(layer, x), expected)
+    with torch.no_grad():
+        assert_close(layer.eval()(x)[0].double(), expected["out"], rtol=0, atol=1e-5)
+    assert len(calls) == 2
+
+
+@kinds
+def test_threads_do_not_change_a_bit(kind):
+    layer, x = make(kind, 48, 2, 12), torch.randn(3, 700, 48)
+    ignore = torch.rand(3, 700) < 0.2
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(run(layer, x, ignore))
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        for name, value in found[0].items():
+            assert torch.equal(other[name], value), name
+
+
+@kinds
+def test_rows_without_direction(kind):
+    """Zero rows, with and without biases: finite, and what the plain operations give."""
+    layer = make(kind, bias=False)
+    x = torch.randn(2, 40, 12)
+    x[:, ::3] = 0
+    assert_same(run(layer, x), run(plain(layer), x), 1e-4)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "causal" in kind])
+def test_a_later_nan_does_not_reach_earlier_rows(kind):
+    layer, x = make(kind).eval(), torch.randn(1, 90, 12)
+    expected = plain(layer).eval()(x.double())[0]
+    x[:, 50] = torch.nan
+    out = layer(x)[0]
+    assert_close(out[:, :50].double(), expected[:, :50], rtol=0, atol=1e-5)
+    assert out[:, 50:].isnan().all()
+
+
+def test_features_far_below_one():
+    """Sharp positive features underflow in float32 long before their ratio means nothing."""
+    layer = make("tied-elu-squared").eval()
+    with torch.no_grad():
+        layer.in_proj_bias.fill_(-12.0)
+    x = torch.randn(2, 50, 12)
+    assert_close(layer(x)[0].double(), plain(layer).eval()(x.double())[0], rtol=0, atol=1e-5)
+
+
+@kinds
+def test_dropout_is_drawn_from_the_generator(kind, calls):
+    layer, x = make(kind, dropout=0.5), torch.randn(2, 60, 12)
+    torch.manual_seed(5)
+    first = layer(x)[0]
+    second = layer(x)[0]
+    torch.manual_seed(5)
+    assert torch.equal(layer(x)[0], first)
+    assert not torch.equal(first, second)
+    assert len(calls) == 3
+    layer.dropout = 0.0
+    with torch.no_grad():
+        torch.manual_seed(0)
+        kept = layer(x)[0]
+        layer.dropout = 0.5
+        mean = torch.zeros_like(kept)
+        for _ in range(400):
+            mean += layer(x)[0] / 400
+            layer.ledger.release()
+    assert (mean - kept).norm() < 0.2 * (kept - layer.out_proj.bias).norm()
+
+
+@kinds
+def test_gradient_with_dropout(kind):
+    """Along a direction, by differences with the same draw."""
+    layer, x = make(kind, dropout=0.4), torch.randn(2, 60, 12)
+    direction = torch.randn_like(layer.in_proj_weight)
+
+    def value(step):
+        torch.manual_seed(3)
+        with torch.no_grad():
+            layer.in_proj_weight += step * direction
+            out = layer(x)[0].double().square().sum()
+            layer.in_proj_weight -= step * direction
+        return out
+
+    torch.manual_seed(3)
+    (gradient,) = torch.autograd.grad(layer(x)[0].square().sum(), [layer.in_proj_weight])
+    found = (gradient * direction).sum().item()
+    expected = ((value(1e-2) - value(-1e-2)) / 2e-2).item()
+    assert found == pytest.approx(expected, rel=0.02, abs=0.02)
+
+
+@kinds
+def test_bfloat16(kind, calls):
+    layer, x = make(kind), torch.randn(2, 100, 12)
+    expected = run(plain(layer), x)
+    layer = layer.to(torch.bfloat16)
+    found = run(layer, x.bfloat16())
+    assert calls
+    assert found["out"].dtype == torch.bfloat16
+    assert_close(found["out"].double(), expected["out"], rtol=0.05, atol=0.05)
+    assert_close(found["x"].double(), expected["x"], rtol=0.1, atol=0.1)
+
+
+def test_a_stream_of_tied_weights_continues(calls):
+    for kind in ("tied-causal", "tied-elu-squared-causal"):
+        layer, x = make(kind).eval(), torch.randn(2, 700, 12)
+        with torch.no_grad():
+            whole, end = layer.prefill(x)
+            first, state = layer.prefill(x[:, :333])
+            second, state = layer.prefill(x[:, 333:], state=state)
+        assert_close(torch.cat([first, second], 1), whole, rtol=1e-4, atol=1e-5)
+        assert_close(state.sums, end.sums, rtol=1e-4, atol=1e-3)
+        assert torch.equal(state.seen, end.seen)
+        expected, wide = plain(layer).eval().prefill(x.double())
+        assert_close(whole.double(), expected, rtol=1e-4, atol=1e-5)
+        assert_close(state.sums.double(), wide.sums, rtol=1e-4, atol=1e-3)
+    assert len(calls) == 6
+
+
+def test_backward_twice_over_one_graph():
+    layer, x = make("tied-causal"), torch.randn(1, 50, 12, requires_grad=True)
+    out = layer(x)[0].sum()
+    first = torch.autograd.grad(out, [x], retain_graph=True)[0]
+    assert torch.equal(torch.autograd.grad(out, [x])[0], first)
+
+
+def test_second_derivatives_are_refused():
+    layer, x = make("tied"), torch.randn(1, 50, 12, requires_grad=True)
+    with pytest.raises(RuntimeError, match="no derivative itself"):
+        torch.autograd.grad(layer(x)[0].sum(), [x], create_graph=True)
+
+
+@kinds
+def test_frozen_inputs_and_parameters(kind):
+    layer, x = make(kind), torch.randn(1, 50, 12)
+    out = layer(x)[0]
+    out.sum().backward()
+    expected = layer.in_proj_weight.grad.clone()
+    layer.zero_grad()
+    layer.out_proj.weight.requires_grad_(False)
+    layer(x)[0].sum().backward()
+    assert layer.out_proj.weight.grad is None
+    assert torch.equal(layer.in_proj_weight.grad, expected)
