@@ -50,7 +50,8 @@ class Shape(NamedTuple):
             "BM": self.positions, "BP": block(self.head_dim), "BS": block(self.rank),
             "MAP": self.feature_map, "MASK": hidden is not None,
             "PREC": "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee",
-            "CAST": interpreted(), "num_warps": 8, "num_stages": 2 if self.half else 1,
+            "CAST": interpreted(), "num_warps": 8,
+            "num_stages": 2 if self.half and not self.amd else 1,
         }  # fmt: skip
 
 
