@@ -17,6 +17,7 @@ WHOLE = {
     "test_layout.py",
     "test_readme.py",
     "test_rooms.py",
+    "attention/test_coverage.py",  # of all attentions
     "attention/test_sweep.py",  # what all attentions promise
     "cli/test_errors.py",  # of all commands
     "cli/test_help.py",

@@ -53,10 +53,10 @@ def choose_path(
     the layer, if the call is one that those kernels may serve."""
     # first: a graph with a dynamic length must not ask how long the sequence is
     if torch.compiler.is_compiling():
-        keep = fast and native is not None and not torch.compiler.is_exporting()
-        return (
-            "native" if keep and _graph_has_native(x, dtype, feature_map, native) else "reference"
-        )
+        if not fast or native is None or torch.compiler.is_exporting():
+            return "reference"
+        known = _knows_native(x, dtype, feature_map, native)
+        return "native" if known and operator.available() else "reference"
     if not fast or torch._C._are_functorch_transforms_active():
         return "reference"
     if triton is not None and switch.serves(x, dtype, feature_map, triton):
@@ -92,13 +92,6 @@ def _knows_native(x: Tensor, dtype: torch.dtype, feature_map: FeatureMap, weight
         and dtype in (torch.float32, torch.bfloat16)
         and x.device.type == "cpu"
     )
-
-
-def _graph_has_native(
-    x: Tensor, dtype: torch.dtype, feature_map: FeatureMap, weights: Weights
-) -> bool:
-    """Whether a compiled graph takes the kernels as one operator."""
-    return _knows_native(x, dtype, feature_map, weights) and operator.available()
 
 
 def _has_native(x: Tensor, dtype: torch.dtype, feature_map: FeatureMap, weights: Weights) -> bool:
