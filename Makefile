@@ -8,13 +8,15 @@ SHELL := /bin/bash
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+NATIVE := src/primal_attention/kernels/native
+KERNELS := $(VENV)/.kernels
 # interpreters to try, in order; `make setup PYTHON=/path/to/python` chooses another
 PYTHON ?= python3.11 python3
 # arguments for pytest: one process a core, one thread a process
 PYTEST_ARGS ?= -n auto
 test test-slow: export OMP_NUM_THREADS = 1
 
-.PHONY: help setup kernels demo test test-slow lint format bench docs wheels clean
+.PHONY: help setup demo test test-slow lint format bench docs wheels clean
 
 help: ## print the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) \
@@ -39,7 +41,7 @@ $(STAMP): pyproject.toml constraints.txt
 	for wait in 15 45 0; do \
 	  if $(PY) -m pip install --progress-bar off -e '.[dev]' -c constraints.txt 2>$(VENV)/pip.log \
 	      | sed -unE 's/^Collecting ([^ ]+).*/  \1/p; s/^Processing .*\/([^/ ]+)\.whl.*/  \1/p; s/^Installing collected.*/setup: unpacking/p'; then \
-	    touch $@; echo 'setup: done'; exit 0; \
+	    touch $@ $(KERNELS); echo 'setup: done'; exit 0; \
 	  fi; \
 	  cat $(VENV)/pip.log >&2; \
 	  if [ $$wait -gt 0 ]; then echo "setup: failed, trying again in $$wait s" >&2; sleep $$wait; fi; \
@@ -56,16 +58,18 @@ $(VENV)/.extra-%: $(STAMP)
 	done; \
 	echo 'setup: the installation failed' >&2; exit 1
 
-kernels: $(STAMP) ## compile the CPU kernels again
-	@$(PY) -m primal_attention.kernels.native.build
+# the installation compiles them; afterwards they follow their sources. Without a compiler there are none.
+$(KERNELS): $(STAMP) $(NATIVE)/build.py $(wildcard $(NATIVE)/source/*)
+	@$(PY) -m primal_attention.kernels.native.build || echo 'setup: no CPU kernels, the package is slower without them'
+	@touch $@
 
-demo: $(STAMP) ## run the demonstration
+demo: $(KERNELS) ## run the demonstration
 	@$(PY) examples/demo.py
 
-test: lint ## lint, type check, and run the tests
+test: lint $(KERNELS) ## lint, type check, and run the tests
 	$(PY) -m pytest $(PYTEST_ARGS)
 
-test-slow: $(VENV)/.extra-ray,rl ## run the slow tests only
+test-slow: $(VENV)/.extra-ray,rl $(KERNELS) ## run the slow tests only
 	$(PY) -m pytest -m slow $(PYTEST_ARGS)
 
 lint: $(STAMP) ## ruff check, ruff format --check, mypy
@@ -77,7 +81,7 @@ format: $(STAMP) ## sort imports, apply safe fixes, format
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: $(STAMP) ## time and memory of the attentions against the length
+bench: $(KERNELS) ## time and memory of the attentions against the length
 	@$(VENV)/bin/primal bench
 
 docs: $(VENV)/.extra-docs ## build the documentation into site/, open site/index.html
@@ -85,7 +89,7 @@ docs: $(VENV)/.extra-docs ## build the documentation into site/, open site/index
 
 # the targets of hatch_build.py, compiled by the package ziglang
 WHEELS := pure linux-x86_64 linux-aarch64 macos-arm64 macos-x86_64 windows-x86_64
-wheels: $(STAMP) ## build wheels with kernels for the usual systems into dist/
+wheels: $(STAMP) ## build wheels with for the usual systems into dist/
 	@for wheel in $(WHEELS); do \
 	  echo "wheels: $$wheel"; \
 	  PRIMAL_WHEEL=$$wheel $(PY) -m pip wheel --quiet --no-deps --wheel-dir dist . || exit 1; \
