@@ -50,14 +50,6 @@ USUAL_ATTENTION = "primal; for rl/... softmax,softmax,primal"
 F = TypeVar("F", bound=Callable[..., None])
 
 
-def usual_attention(task: str) -> str:
-    """The attention of a command that names none: that of the task's settings."""
-    from ..tasks import get_task
-
-    names = get_task(task).settings(task=task).attention
-    return names[0] if len(set(names)) == 1 else ",".join(names)
-
-
 def config_options(command: F) -> F:
     """Give a command that takes **options one option for each setting that stands in a panel; an
     option that is not on the command line is None."""

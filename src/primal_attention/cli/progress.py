@@ -113,7 +113,8 @@ class Watch(Observer):
         self.run, self._start, self._found, self._first = start.run, start, "", True
         self._began = time.monotonic()
         self._display.close()
-        self._display.say(_opening(start))
+        done = f", from step {start.step}" if start.step else ""
+        self._display.say(f"{start.opening}{done}\n{start.run}")
 
     def step(self, event: StepEvent) -> None:
         epochs = self._start.config.epochs
@@ -132,19 +133,6 @@ class Watch(Observer):
         count = f"{event.epoch:>{len(str(event.epochs))}}/{event.epochs}"
         best = "" if event.best_share is None else f" (best {100 * event.best_share:.1f} %)"
         return f"epoch {count}  {_losses(event)} {self._found}{best}  left {left}"
-
-    def close(self) -> None:
-        self._display.close()
-
-
-def watch(console: Console, *, quiet: bool) -> Watch:
-    """The observer of runs that fits where stderr goes."""
-    return Watch(Display(console, quiet=quiet))
-
-
-def _opening(start: RunStart) -> str:
-    done = f", from step {start.step}" if start.step else ""
-    return f"{start.opening}{done}\n{start.run}"
 
 
 def _count(event: Building) -> str:

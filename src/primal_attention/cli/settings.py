@@ -6,11 +6,12 @@ import dataclasses
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from typer import TyperException
 
-from ..grammar import show_options
+from ..grammar import parse_attention, show_options
 from ..train.config import KINDS, EngineConfig
 
 
@@ -49,6 +50,30 @@ def resolve(
         config = kind.from_dict(fields | {"task": task, "attention": attention} | given)
         config.validate()
     return config
+
+
+def resolve_words(
+    task: str,
+    attention: str | None,
+    layers: int | None,
+    recipe: str | None,
+    protocol: str | None,
+    data_dir: Path | None,
+    **given: Any,
+) -> EngineConfig:
+    """`resolve` as commands spell it. Without an attention: that of the task's settings."""
+    from ..tasks import get_task
+
+    if protocol is not None:
+        given["protocol"] = protocol
+    if data_dir is not None:
+        given["data_dir"] = str(data_dir.absolute())
+    with usage():
+        if attention is None:
+            usual = get_task(task).settings(task=task).attention
+            attention = usual[0] if len(set(usual)) == 1 else ",".join(usual)
+        names = parse_attention(attention, layers)
+    return resolve(task, names, recipe, **given)
 
 
 def _check_belongs(task: str, kind: type[EngineConfig], given: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from itertools import chain, repeat
@@ -73,17 +74,7 @@ def show_text(*texts: str, style: str = "") -> None:
 
 
 def data_json(found: Sequence[DataStatus]) -> list[dict[str, Any]]:
-    return [
-        {
-            "task": status.task,
-            "present": status.complete,
-            "facts": status.facts,
-            "places": dict(status.places),
-            "missing": list(status.missing),
-            "how_to_get": status.how_to_get,
-        }
-        for status in found
-    ]
+    return [{**dataclasses.asdict(status), "present": status.complete} for status in found]
 
 
 def show_data(found: Sequence[DataStatus]) -> None:
