@@ -12,7 +12,7 @@ from typing import Any
 from typer import TyperException
 
 from ..grammar import parse_attention, show_options
-from ..train.config import KINDS, EngineConfig
+from ..train.config import KINDS, EngineConfig, option_of
 
 
 class UsageError(TyperException):
@@ -81,14 +81,10 @@ def _check_belongs(task: str, kind: type[EngineConfig], given: dict[str, Any]) -
     for name in given:
         homes = [other for other in KINDS if name in _names(other)]
         if homes and kind not in homes:
-            option = _option(next(f for f in dataclasses.fields(homes[0]) if f.name == name))
+            option = option_of(next(f for f in dataclasses.fields(homes[0]) if f.name == name))
             raise ValueError(
                 f"{option} is not for {task}; expected it with tasks like {homes[0].EXAMPLE}"
             )
-
-
-def _option(field: dataclasses.Field[Any]) -> str:
-    return field.metadata.get("flag") or f"--{field.name.replace('_', '-')}"
 
 
 def _names(kind: type[EngineConfig]) -> set[str]:
@@ -117,6 +113,6 @@ def command_for(
         shown_apart = field.name in ("attention", "seed", "options")
         if not shown_apart and value != getattr(plain, field.name):
             flag = isinstance(value, bool)
-            options[_option(field)] = "" if flag else "none" if value is None else str(value)
+            options[option_of(field)] = "" if flag else "none" if value is None else str(value)
     options |= {f"--{name.replace('_', '-')}": text for name, text in changes.items()}
     return shlex.join([*words, *(word for pair in options.items() for word in pair if word)])

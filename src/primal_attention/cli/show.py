@@ -122,13 +122,13 @@ def list_json(attentions: Sequence[AttentionInfo], tasks: Sequence[Task]) -> dic
 
 
 def show_list(attentions: Sequence[AttentionInfo], tasks: Sequence[Task]) -> None:
+    words = {True: "yes", False: "no"}
     show_table(
         ["attention", "time", *(ability.replace("_", " ") for ability in ABILITIES), "paper"],
-        [[info.name, info.cost, *_yes_or_no(info), info.paper] for info in attentions],
+        [
+            [info.name, info.cost, *(words[getattr(info, a)] for a in ABILITIES), info.paper]
+            for info in attentions
+        ],
     )
     rows = [[task.name, ", ".join(task.recipes), task.description] for task in tasks]
     show_table(["task", "recipes", "description"], rows)
-
-
-def _yes_or_no(info: AttentionInfo) -> list[str]:
-    return ["yes" if getattr(info, ability) else "no" for ability in ABILITIES]

@@ -4,6 +4,7 @@ alone, in which the layers that are named primal are converted."""
 from __future__ import annotations
 
 import math
+from importlib import import_module
 from typing import Any
 
 from torch import Tensor, nn
@@ -37,7 +38,7 @@ def build_vision_transformer(
     """
     _check(settings)
     with needs_extra("hf", "vision transformers need"):
-        import transformers
+        transformers: Any = import_module("transformers")
     config = transformers.ViTConfig(
         image_size=size,
         patch_size=patch,

@@ -90,9 +90,8 @@ def _minari_episode(group: Any, path: Path) -> dict[str, npt.NDArray[Any]]:
 
 def _trajectories(path: Path, found: dict[str, npt.NDArray[Any]]) -> Trajectories:
     kinds = {"terminals": np.bool_, "timeouts": np.bool_}
-    return Trajectories(
-        str(path), **{name: found[name].astype(kinds.get(name, np.float32)) for name in DIMENSIONS}
-    )
+    arrays: dict[str, Any] = {n: a.astype(kinds.get(n, np.float32)) for n, a in found.items()}
+    return Trajectories(str(path), **arrays)
 
 
 def _after(terminals: npt.NDArray[np.bool_], horizon: int) -> npt.NDArray[np.bool_]:
