@@ -14,7 +14,7 @@ import torch
 
 from primal_attention.models.decision import DecisionTransformer
 from primal_attention.tasks.rl.agents import WindowAgent, make_agent
-from primal_attention.tasks.rl.speed import decisions_per_second
+from primal_attention.tasks.rl.judge import decisions_per_second
 
 ATTENTIONS = (("softmax", "softmax", "primal"), ("softmax",) * 3, ("primal",) * 3)
 ENDLESS = 10**9

@@ -11,8 +11,7 @@ from primal_attention.cli.options import given
 from primal_attention.cli.settings import UsageError, command_for, resolve
 from primal_attention.grammar import parse_attention, parse_options
 from primal_attention.train import RunConfig
-from primal_attention.train.config import KINDS
-from primal_attention.train.fields import help_of, panels
+from primal_attention.train.config import KINDS, help_of, panels
 
 
 def test_every_setting_has_an_option():

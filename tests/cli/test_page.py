@@ -25,9 +25,9 @@ def test_every_command_is_introduced():
 @pytest.mark.parametrize("name", ABOUT)
 def test_everything_about_a_command_is_there(name):
     command, text = dict(commands())[name], section(name)
-    words, examples = ABOUT[name]
+    examples = [line.strip() for line in ABOUT[name].splitlines() if line.startswith("    ")]
     assert command.help in text
-    assert words in text
+    assert ABOUT[name] in text
     assert examples or getattr(command, "commands", None)
     assert all(line.startswith(f"primal {name}") for line in examples)
     for parameter in command.params:

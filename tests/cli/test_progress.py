@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from primal_attention.cli.progress import Display, watch
+from primal_attention.cli.progress import Display, Watch
 from primal_attention.tasks.objective import Found
 from primal_attention.tasks.stores import Building
 from primal_attention.train import EpochEvent, RunConfig, RunStart, StepEvent
@@ -26,13 +26,13 @@ def story(observer, ksvd=0.125):
             observer.step(StepEvent(epoch, step, steps, batch, BATCHES, 0.5, ksvd, 1.0, 1e-3))
         found = Found({}, "validation 90.0 %")
         observer.epoch(EpochEvent(epoch, EPOCHS, step, 0.5, ksvd, found, 0.9, 3, 0.95))
-    observer.close()
 
 
 def written(terminal, tell=story, quiet=False, **options):
     file = io.StringIO()
     console = Console(file=file, force_terminal=terminal, width=80, color_system=None)
-    tell(watch(console, quiet=quiet), **options)
+    with Display(console, quiet=quiet) as display:
+        tell(Watch(display), **options)
     return file.getvalue()
 
 

@@ -13,7 +13,7 @@ from primal_attention.reproduce.verdict import Estimate
 from primal_attention.reproduce.write import as_csv, as_latex, as_markdown, notes, write_all
 from primal_attention.tasks.rl.files import MINARI_FILE
 from primal_attention.train.sweep import Outcome, Store, is_open, work
-from primal_attention.train.sweep.configs import data_of, key_of
+from primal_attention.train.sweep.store import data_of, key_of
 
 
 @pytest.fixture(autouse=True)

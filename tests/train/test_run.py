@@ -19,9 +19,9 @@ from primal_attention.train import (
     Observer,
     RunConfig,
     RunError,
+    checkpoint,
     read_metrics,
     resume,
-    session,
     train,
     train_seeds,
 )
@@ -247,23 +247,23 @@ def test_best_weights_may_be_ahead_of_the_checkpoint(
 
 def test_the_reported_epoch_is_that_of_the_weights(config, tmp_path, monkeypatch):
     """Best weights are ahead of the checkpoint, and elsewhere their epoch is not the best again."""
-    real_save, real_evaluate = session.save, objective.evaluate
+    real_save, real_evaluate = checkpoint.save, objective.evaluate
     first = {}
     accuracies = iter([0.5, 0.6])
 
     def rising(*arguments):
         return dataclasses.replace(real_evaluate(*arguments), accuracy=next(accuracies, 0.5))
 
-    def full_disk(folder, step, checkpoint):
-        best = checkpoint.state["progress"]["best"]
+    def full_disk(folder, step, content):
+        best = content.state["progress"]["best"]
         if best and best["epoch"] == 2:
             raise RunError("no space left")
         if best:
             first["best"] = (folder.parent / "best.safetensors").read_bytes()
-        real_save(folder, step, checkpoint)
+        real_save(folder, step, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(session, "save", full_disk)
+        patch.setattr(checkpoint, "save", full_disk)
         patch.setattr(objective, "evaluate", rising)
         with pytest.raises(RunError, match="no space left"):
             train(config(checkpoint_seconds=0), root=tmp_path, name="run")

@@ -45,10 +45,10 @@ def test_seeds_are_resumed_as_a_whole(config, tmp_path, stop_at, outcome, undist
 def test_a_failed_seed_is_recorded(config, tmp_path, monkeypatch):
     real = runs._compute
 
-    def compute(fabric, config, *rest):
-        if config.seed == 1:
+    def compute(fabric, objective, *rest):
+        if objective.config.seed == 1:
             raise NotFiniteError("it went wrong")
-        return real(fabric, config, *rest)
+        return real(fabric, objective, *rest)
 
     with monkeypatch.context() as patch:
         patch.setattr(runs, "_compute", compute)

@@ -7,16 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ..grammar import parse_attention, parse_options, parse_seeds
+from ..grammar import parse_options, parse_seeds
 from ..version import __version__
-from .bench import EPILOG as BENCH_EPILOG
-from .bench import bench
-from .convert import EPILOG as CONVERT_EPILOG
-from .convert import convert
-from .cost import cost
+from . import bench, convert, cost, learn, report, reproduce, rl, spectrum, sweep
 from .data import data_app
-from .learn import EPILOG as LEARN_EPILOG
-from .learn import learn
 from .options import (
     USUAL_ATTENTION,
     AsJson,
@@ -28,17 +22,8 @@ from .options import (
     Recipe,
     config_options,
     given,
-    usual_attention,
 )
-from .report import EPILOG as REPORT_EPILOG
-from .report import report
-from .reproduce import EPILOG as REPRODUCE_EPILOG
-from .reproduce import reproduce
-from .rl import COLLECTION, collect
-from .settings import UsageError, resolve
-from .spectrum import spectrum
-from .sweep import EPILOG as SWEEP_EPILOG
-from .sweep import sweep
+from .settings import UsageError, resolve_words, usage
 
 app = typer.Typer(
     name="primal",
@@ -102,20 +87,14 @@ def train(
 
     if seed is not None and seeds is not None:
         raise UsageError("--seed and --seeds are both given; expected one of them")
-    try:
+    with usage():
         chosen = None if seeds is None else parse_seeds(seeds)
-        names = parse_attention(usual_attention(task) if attention is None else attention, layers)
         settings = given(options)
         if option:
             settings["options"] = parse_options(option)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    settings["seed"] = seed or 0
-    if protocol is not None:
-        settings["protocol"] = protocol
-    if data_dir is not None:
-        settings["data_dir"] = str(data_dir.absolute())
-    config = resolve(task, names, recipe, **settings)
+    config = resolve_words(
+        task, attention, layers, recipe, protocol, data_dir, seed=seed or 0, **settings
+    )
     new_run(config, chosen, root=out, name=name, quiet=quiet, as_json=as_json)
 
 
@@ -148,13 +127,8 @@ def list_(as_json: AsJson = False) -> None:
     show_json(list_json(attentions, tasks)) if as_json else show_list(attentions, tasks)
 
 
-app.command(epilog=BENCH_EPILOG)(bench)
-app.command(epilog=CONVERT_EPILOG)(convert)
-app.command()(cost)
-app.command(epilog=LEARN_EPILOG)(learn)
-app.command()(spectrum)
-app.command(epilog=REPORT_EPILOG)(report)
-app.command(epilog=REPRODUCE_EPILOG)(reproduce)
-app.command(epilog=SWEEP_EPILOG)(sweep)
-data_app.command(epilog=COLLECTION)(collect)
+for module in (bench, convert, cost, learn, spectrum, report, reproduce, sweep):
+    name = module.__name__.rpartition(".")[2]  # that of its command, too
+    app.command(epilog=getattr(module, "EPILOG", None))(getattr(module, name))
+data_app.command(epilog=rl.EPILOG)(rl.collect)
 app.add_typer(data_app, name="data")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import types
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
-from ..train.config import KINDS, RunConfig
-from ..train.fields import help_of, panels
+from ..train.config import KINDS, RunConfig, help_of, kind_of, option_of, panels
 
 # options that several commands have
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
@@ -50,14 +48,6 @@ USUAL_ATTENTION = "primal; for rl/... softmax,softmax,primal"
 F = TypeVar("F", bound=Callable[..., None])
 
 
-def usual_attention(task: str) -> str:
-    """The attention of a command that names none: that of the task's settings."""
-    from ..tasks import get_task
-
-    names = get_task(task).settings(task=task).attention
-    return names[0] if len(set(names)) == 1 else ",".join(names)
-
-
 def config_options(command: F) -> F:
     """Give a command that takes **options one option for each setting that stands in a panel; an
     option that is not on the command line is None."""
@@ -66,10 +56,8 @@ def config_options(command: F) -> F:
     parameters = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
     for panel, fields in panels(*KINDS).items():
         for name, field in fields.items():
-            kind, word = (
-                _plain(hints[name]),
-                field.metadata["flag"] or f"--{name.replace('_', '-')}",
-            )
+            kind, optional = kind_of(hints[name])
+            word = option_of(field)
             # the recipe says what is computed, not where
             default: Any = str(field.default) if panel == "Machine" else "from recipe"
             shown: dict[str, Any] = {"show_default": default, "metavar": f"<{kind.__name__}>"}
@@ -79,7 +67,7 @@ def config_options(command: F) -> F:
                 rich_help_panel=panel,
                 **({"show_default": False} if kind is bool else shown),
             )
-            annotation = Annotated[(str if _optional(hints[name]) else kind) | None, option]  # type: ignore[valid-type]
+            annotation = Annotated[(str if optional else kind) | None, option]  # type: ignore[valid-type]
             parameters.append(
                 inspect.Parameter(
                     name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
@@ -98,27 +86,17 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
     for name, value in options.items():
         if value is None:
             continue
-        if _plain(hints[name]) is bool:
+        kind, optional = kind_of(hints[name])
+        if kind is bool:
             found[name] = fields[name].default is not value
         else:
-            optional = _optional(hints[name])
-            found[name] = _number_or_none(name, value, _plain(hints[name])) if optional else value
+            found[name] = _number_or_none(name, value, kind) if optional else value
     return found
 
 
 def _hints() -> dict[str, Any]:
     """The types of all settings; of several kinds that share one, the first one's."""
     return {name: t for kind in reversed(KINDS) for name, t in typing.get_type_hints(kind).items()}
-
-
-def _optional(hint: Any) -> bool:
-    return isinstance(hint, types.UnionType) and type(None) in typing.get_args(hint)
-
-
-def _plain(hint: Any) -> type:
-    """float of `float | None`."""
-    parts = [part for part in typing.get_args(hint) if part is not type(None)]
-    return cast(type, parts[0] if _optional(hint) else hint)
 
 
 def _number_or_none(name: str, text: str, kind: type) -> float | None:

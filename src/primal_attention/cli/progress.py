@@ -45,14 +45,12 @@ class Display:
         call; `close` begins a new one."""
         if not self.live:
             return
-        if self._progress is None:
-            self._open(done, total)
-        if self._progress is not None:
-            self._progress.update(self._line, completed=done, total=total)
-            now = time.monotonic()
-            if now - self._drawn > LIVE_SECONDS or done == total:
-                self._drawn = now
-                self._progress.update(self._line, description=text, figures=figures, refresh=True)
+        progress = self._progress or self._open(done, total)
+        progress.update(self._line, completed=done, total=total)
+        now = time.monotonic()
+        if now - self._drawn > LIVE_SECONDS or done == total:
+            self._drawn = now
+            progress.update(self._line, description=text, figures=figures, refresh=True)
 
     def counter(self, title: str) -> Callable[[int, int], None]:
         """To be told how many parts of how many are done."""
@@ -75,7 +73,7 @@ class Display:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _open(self, done: int, total: int | None) -> None:
+    def _open(self, done: int, total: int | None) -> Progress:
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
@@ -90,6 +88,7 @@ class Display:
         self._line = self._progress.add_task("", total=total, completed=done, figures="")
         self._drawn = 0.0
         self._progress.start()
+        return self._progress
 
 
 class Watch(Observer):
@@ -113,7 +112,8 @@ class Watch(Observer):
         self.run, self._start, self._found, self._first = start.run, start, "", True
         self._began = time.monotonic()
         self._display.close()
-        self._display.say(_opening(start))
+        done = f", from step {start.step}" if start.step else ""
+        self._display.say(f"{start.opening}{done}\n{start.run}")
 
     def step(self, event: StepEvent) -> None:
         epochs = self._start.config.epochs
@@ -132,19 +132,6 @@ class Watch(Observer):
         count = f"{event.epoch:>{len(str(event.epochs))}}/{event.epochs}"
         best = "" if event.best_share is None else f" (best {100 * event.best_share:.1f} %)"
         return f"epoch {count}  {_losses(event)} {self._found}{best}  left {left}"
-
-    def close(self) -> None:
-        self._display.close()
-
-
-def watch(console: Console, *, quiet: bool) -> Watch:
-    """The observer of runs that fits where stderr goes."""
-    return Watch(Display(console, quiet=quiet))
-
-
-def _opening(start: RunStart) -> str:
-    done = f", from step {start.step}" if start.step else ""
-    return f"{start.opening}{done}\n{start.run}"
 
 
 def _count(event: Building) -> str:

@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
-from .settings import UsageError
+from .data import Seed
+from .options import Quiet
+from .settings import UsageError, usage
 from .show import console, show_rows
 
-COLLECTION = "Example: primal data collect invertedpendulum-medium --data-dir ~/data"
+EPILOG = "Example: primal data collect invertedpendulum-medium --data-dir ~/data"
 
 
 def collect(
@@ -49,8 +51,8 @@ def collect(
         ),
     ] = None,
     form: Annotated[str, typer.Option(help="minari or d4rl.")] = "minari",
-    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+    seed: Seed = 0,
+    quiet: Quiet = False,
 ) -> None:
     """Record episodes of policies in the real environment. What is interrupted goes on."""
     from ..tasks.folders import ENVIRONMENT, data_folder
@@ -61,10 +63,8 @@ def collect(
     from ..tasks.rl.sets import PREFIX, get_rl_task
     from .progress import Display
 
-    try:
+    with usage():
         task = get_rl_task(PREFIX + name.removeprefix(PREFIX))
-    except ValueError as error:
-        raise UsageError(str(error)) from error
     folder = data_folder(data_dir)
     if folder is None:
         raise UsageError(f"no folder is given; expected --data-dir or {ENVIRONMENT}")

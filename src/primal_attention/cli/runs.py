@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from ..runs.files import read_json
 from ..train import RunResult, SeedsResult, is_main_process, resume, train, train_seeds
 from ..train.config import EngineConfig, config_of
 from ..train.events import Observer
 from . import FAILED, INTERRUPTED
-from .progress import watch
+from .progress import Display, Watch
 from .settings import command_for
 from .show import console, show_json, show_rows
 
@@ -48,24 +47,17 @@ def old_run(run: Path, *, quiet: bool, as_json: bool) -> None:
 
 def _watched(work: Callable[[Observer], Outcome], quiet: bool, several: bool) -> Outcome:
     """Run with progress on stderr; Ctrl-C ends with the command that continues."""
-    stderr = console(stderr=True)
-    observer = watch(stderr, quiet=quiet or not is_main_process())
+    stderr, main = console(stderr=True), is_main_process()
     try:
-        return work(observer)
+        with Display(stderr, quiet=quiet or not main) as display:
+            watch = Watch(display)
+            return work(watch)
     except KeyboardInterrupt:
-        observer.close()
-        _say_how_to_continue(stderr, observer.run, several)
+        if watch.run is not None and main:
+            command = ["primal", "resume", str(watch.run.parent if several else watch.run)]
+            text = f"\ninterrupted; continue with: {shlex.join(command)}"
+            stderr.print(text, highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
-    finally:
-        observer.close()
-
-
-def _say_how_to_continue(stderr: Console, run: Path | None, several: bool) -> None:
-    if run is None or not is_main_process():
-        return
-    command = ["primal", "resume", str(run.parent if several else run)]
-    text = f"\ninterrupted; continue with: {shlex.join(command)}"
-    stderr.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _finish(outcome: Outcome, as_json: bool) -> None:

@@ -6,12 +6,13 @@ import dataclasses
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from typer import TyperException
 
-from ..grammar import show_options
-from ..train.config import KINDS, EngineConfig
+from ..grammar import parse_attention, show_options
+from ..train.config import KINDS, EngineConfig, option_of
 
 
 class UsageError(TyperException):
@@ -51,19 +52,39 @@ def resolve(
     return config
 
 
+def resolve_words(
+    task: str,
+    attention: str | None,
+    layers: int | None,
+    recipe: str | None,
+    protocol: str | None,
+    data_dir: Path | None,
+    **given: Any,
+) -> EngineConfig:
+    """`resolve` as commands spell it. Without an attention: that of the task's settings."""
+    from ..tasks import get_task
+
+    if protocol is not None:
+        given["protocol"] = protocol
+    if data_dir is not None:
+        given["data_dir"] = str(data_dir.absolute())
+    with usage():
+        if attention is None:
+            usual = get_task(task).settings(task=task).attention
+            attention = usual[0] if len(set(usual)) == 1 else ",".join(usual)
+        names = parse_attention(attention, layers)
+    return resolve(task, names, recipe, **given)
+
+
 def _check_belongs(task: str, kind: type[EngineConfig], given: dict[str, Any]) -> None:
     """Raise if a setting is one of other tasks only."""
     for name in given:
         homes = [other for other in KINDS if name in _names(other)]
         if homes and kind not in homes:
-            option = _option(next(f for f in dataclasses.fields(homes[0]) if f.name == name))
+            option = option_of(next(f for f in dataclasses.fields(homes[0]) if f.name == name))
             raise ValueError(
                 f"{option} is not for {task}; expected it with tasks like {homes[0].EXAMPLE}"
             )
-
-
-def _option(field: dataclasses.Field[Any]) -> str:
-    return field.metadata.get("flag") or f"--{field.name.replace('_', '-')}"
 
 
 def _names(kind: type[EngineConfig]) -> set[str]:
@@ -92,6 +113,6 @@ def command_for(
         shown_apart = field.name in ("attention", "seed", "options")
         if not shown_apart and value != getattr(plain, field.name):
             flag = isinstance(value, bool)
-            options[_option(field)] = "" if flag else "none" if value is None else str(value)
+            options[option_of(field)] = "" if flag else "none" if value is None else str(value)
     options |= {f"--{name.replace('_', '-')}": text for name, text in changes.items()}
     return shlex.join([*words, *(word for pair in options.items() for word in pair if word)])

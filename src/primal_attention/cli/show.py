@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from itertools import chain, repeat
@@ -73,17 +74,7 @@ def show_text(*texts: str, style: str = "") -> None:
 
 
 def data_json(found: Sequence[DataStatus]) -> list[dict[str, Any]]:
-    return [
-        {
-            "task": status.task,
-            "present": status.complete,
-            "facts": status.facts,
-            "places": dict(status.places),
-            "missing": list(status.missing),
-            "how_to_get": status.how_to_get,
-        }
-        for status in found
-    ]
+    return [{**dataclasses.asdict(status), "present": status.complete} for status in found]
 
 
 def show_data(found: Sequence[DataStatus]) -> None:
@@ -133,14 +124,14 @@ def list_json(attentions: Sequence[AttentionInfo], tasks: Sequence[Task]) -> dic
 def show_list(attentions: Sequence[AttentionInfo], tasks: Sequence[Task]) -> None:
     from ..kernels.native.library import state
 
+    words = {True: "yes", False: "no"}
     show_table(
         ["attention", "time", *(ability.replace("_", " ") for ability in ABILITIES), "paper"],
-        [[info.name, info.cost, *_yes_or_no(info), info.paper] for info in attentions],
+        [
+            [info.name, info.cost, *(words[getattr(info, a)] for a in ABILITIES), info.paper]
+            for info in attentions
+        ],
     )
     rows = [[task.name, ", ".join(task.recipes), task.description] for task in tasks]
     show_table(["task", "recipes", "description"], rows)
     show_text(state())
-
-
-def _yes_or_no(info: AttentionInfo) -> list[str]:
-    return ["yes" if getattr(info, ability) else "no" for ability in ABILITIES]

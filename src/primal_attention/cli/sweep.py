@@ -7,25 +7,15 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..grammar import parse_attention, parse_seeds
-from .options import (
-    USUAL_ATTENTION,
-    AsJson,
-    DataDir,
-    Layers,
-    Protocol,
-    Quiet,
-    Recipe,
-    usual_attention,
-)
-from .settings import resolve, usage
+from ..grammar import parse_seeds
+from .options import USUAL_ATTENTION, AsJson, DataDir, Layers, Protocol, Quiet, Recipe
+from .settings import resolve_words, usage
 
 if TYPE_CHECKING:
-    from ..train.config import EngineConfig
     from ..train.sweep import Place, Point
 
 EPILOG = (
@@ -102,7 +92,7 @@ def sweep(
     from . import FAILED
     from .show import show_json
 
-    base = _base(task, attention, layers, recipe, protocol, data_dir)
+    base = resolve_words(task, attention, layers, recipe, protocol, data_dir)
     with usage():
         space, chosen = parse_space(settings, type(base)), parse_seeds(seeds)
         if search is None:
@@ -127,23 +117,6 @@ def sweep(
         _show(points, chosen_point, written, getattr(base, "protocol", None))
     if all(point.finished == 0 for point in points):
         raise typer.Exit(FAILED)
-
-
-def _base(
-    task: str,
-    attention: str | None,
-    layers: int | None,
-    recipe: str | None,
-    protocol: str | None,
-    data_dir: Path | None,
-) -> EngineConfig:
-    """The settings that all runs share."""
-    given: dict[str, Any] = {} if data_dir is None else {"data_dir": str(data_dir.absolute())}
-    if protocol is not None:
-        given["protocol"] = protocol
-    with usage():
-        names = parse_attention(usual_attention(task) if attention is None else attention, layers)
-    return resolve(task, names, recipe, **given)
 
 
 @contextmanager

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..train.config import EngineConfig
-from ..train.sweep.configs import key_of
-from ..train.sweep.store import Outcome
+from ..train.sweep.store import Outcome, key_of
 from .cells import Cell
 from .decisions import not_d4rl
 from .paper_tables import Figure, PaperTable

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..tasks.lra.recipes import PLANS
 from ..tasks.uea.archive import ARCHIVE
 from ..train.config import DecisionConfig, EngineConfig
-from ..train.sweep.configs import key_of
+from ..train.sweep.store import key_of
 from .cells import Cell
 
 PEER = 0.25  # what a cell of a peer is worth, beside one of the paper's models or the Transformer

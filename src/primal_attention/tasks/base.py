@@ -13,7 +13,8 @@ from ..names import unknown
 if TYPE_CHECKING:
     from torch import nn
 
-    from .examples import Reader, Settings
+    from .classification.settings import RunConfig
+    from .examples import Reader
     from .objective import Objective
     from .settings import EngineConfig
 
@@ -83,13 +84,13 @@ class Task(ABC):
         """Where the training data lies, if the name does not say which data it is; else ""."""
         return self.status(data_dir).places.get("train", "") if self.any_data else ""
 
-    def reader(self, train: Any, settings: Settings) -> Reader:
+    def reader(self, train: Any, settings: RunConfig) -> Reader:
         """What makes examples of the splits, learned from the training part: here of series."""
-        from .readers import SeriesReader
+        from .series import SeriesReader
 
         return SeriesReader.fit(train, settings)
 
-    def model(self, settings: Any, shape: Mapping[str, int]) -> nn.Module:
+    def model(self, settings: RunConfig, shape: Mapping[str, int]) -> nn.Module:
         """The model of a run's settings, with random weights, for what the reader has found."""
         from ..models.build import build_model
 

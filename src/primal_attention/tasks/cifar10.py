@@ -59,6 +59,14 @@ def find_cifar10(folder: Path) -> Path | None:
     return None
 
 
+def splits_in(folder: Path) -> dict[str, Path]:
+    """The folder of the batches, for "train" and "test" where all their files are there."""
+    place = find_cifar10(folder)
+    if place is None:
+        return {}
+    return {s: place for s, names in BATCHES.items() if all((place / n).is_file() for n in names)}
+
+
 def batch_files(folder: Path, split: str) -> list[Path]:
     """The files of a split, which must all be there."""
     place = find_cifar10(folder)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from typing import Any, TypeVar
 
 Job = TypeVar("Job")
 Progress = Callable[[int, int], None]  # done, of how many
+
+
+def check_least(settings: Any, **least: int) -> None:
+    """Raise unless the settings with these names are at least so large."""
+    for name, low in least.items():
+        if (value := getattr(settings, name)) < low:
+            raise ValueError(f"{name} is {value}; expected an integer of at least {low}")
 
 
 def work_off(
@@ -25,20 +33,13 @@ def work_off(
     if workers < 1:
         raise ValueError(f"workers is {workers}; expected an integer of at least 1")
     done = total - len(jobs)
-
-    def tell() -> None:
-        if progress is not None:
-            progress(done, total)
-
-    tell()
-    if workers == 1 or len(jobs) < 2:
-        for job in jobs:
-            work(job)
-            done += 1
-            tell()
-        return
-    # spawn: a fork of a process that has torch's threads may hang
-    with multiprocessing.get_context("spawn").Pool(min(workers, len(jobs))) as pool:
-        for _ in pool.imap_unordered(work, jobs):
-            done += 1
-            tell()
+    tell = progress or (lambda done, total: None)
+    tell(done, total)
+    with ExitStack() as stack:
+        each: Iterable[None] = map(work, jobs)
+        if workers > 1 and len(jobs) > 1:
+            # spawn: a fork of a process that has torch's threads may hang
+            processes = multiprocessing.get_context("spawn").Pool(min(workers, len(jobs)))
+            each = stack.enter_context(processes).imap_unordered(work, jobs)
+        for count, _ in enumerate(each, done + 1):
+            tell(count, total)

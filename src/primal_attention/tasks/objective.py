@@ -65,6 +65,16 @@ class Found:
     whole: Any = None
 
 
+class Ended(NamedTuple):
+    """How a run ended: `best` has the epoch that was chosen, if any, and what was kept of it. Of
+    the last epoch, `last` is the measured figure, and `found` the evaluation, unless the run was
+    resumed after it."""
+
+    best: Mapping[str, Any] | None
+    last: float
+    found: Found | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunResult(ABC):
     """What a run is worth; an objective has more to say. peak_memory_mb is the most that the main
@@ -218,18 +228,9 @@ class Objective(ABC, Generic[Config, Batch]):
         """Some cases on which the primal layers are looked at after an epoch."""
 
     @abstractmethod
-    def result(
-        self,
-        fabric: Fabric,
-        model: nn.Module,
-        best: Mapping[str, Any] | None,
-        last: float,
-        found: Found | None,
-    ) -> dict[str, Any]:
+    def result(self, fabric: Fabric, model: nn.Module, ended: Ended) -> dict[str, Any]:
         """The fields of `result_class` that the engine does not know. The model has the weights
-        that count; `best` has their epoch and what was kept of it, if one was chosen. Of the last
-        epoch, `last` is the measured figure, and `found` the evaluation unless the run was resumed
-        after it."""
+        that count."""
 
     @abstractmethod
     def opening(self, parameters: int, steps: int) -> str:

@@ -11,10 +11,9 @@ from typing import Any, Generic, TypeVar
 
 from ..names import unknown
 from .base import DataError, DataStatus, Task
-from .examples import Part
 from .folders import ENVIRONMENT, data_folder
 
-Kind = TypeVar("Kind", bound=Part)
+Kind = TypeVar("Kind")  # of a split
 Place = Path | Traversable
 
 

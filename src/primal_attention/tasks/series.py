@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset
 
+from .classification.settings import RunConfig
 from .examples import Batch
 
 Floats = npt.NDArray[np.float64]
@@ -172,6 +173,30 @@ class SeriesData(Dataset[Batch]):
         places.masked_fill_(padding, len(self.rows) - 1)
         inputs = self.rows[places]  # (B, N, C)
         return Batch(inputs, padding, self.targets[chosen])
+
+
+@dataclass(frozen=True)
+class SeriesReader:
+    """Time series: normalised, longer ones cut."""
+
+    normaliser: Normaliser | None
+    shape: dict[str, int]
+
+    @classmethod
+    def fit(cls, train: SeriesSet, settings: RunConfig) -> SeriesReader:
+        if settings.batching == "fixed" or settings.augment != "none" or settings.mixup:
+            raise ValueError(
+                f"batching is {settings.batching!r}, augment {settings.augment!r} and mixup "
+                f"{settings.mixup}; expected for time series 'random' or 'bucket', 'none' and 0"
+            )
+        longest = int(train.lengths.max())
+        most = longest if settings.max_length is None else settings.max_length
+        shape = {"classes": len(train.classes), "channels": train.channels, "max_length": most}
+        return cls(Normaliser.fit(train) if settings.normalise == "channel" else None, shape)
+
+    def __call__(self, part: SeriesSet, *, training: bool = False) -> SeriesData:
+        normalised = part if self.normaliser is None else self.normaliser.apply(part)
+        return SeriesData(normalised, max_length=self.shape["max_length"])
 
 
 def stratified_split(

@@ -179,11 +179,6 @@ class EngineConfig:
             )
         for name in self.attention:
             attention_info(name)
-        self._check_options()
-
-    def _check_options(self) -> None:
-        from ..attention import attention_info
-
         if not isinstance(self.options, Mapping):
             raise ValueError(f"options is {self.options!r}; expected options by attention name")
         for name, options in self.options.items():

@@ -49,12 +49,11 @@ def save(folder: Path, step: int, checkpoint: Checkpoint) -> None:
         beside = temporary(path)
         try:
             beside.mkdir()
-            files = {
-                "weights.safetensors": _write_tensors(beside, "weights", checkpoint.weights),
-                "optimizer.safetensors": _write_tensors(beside, "optimizer", checkpoint.optimizer),
-            }
-            if checkpoint.best:
-                files["best.safetensors"] = _write_tensors(beside, "best", checkpoint.best)
+            files = {}
+            for name in ("weights", "optimizer", *(["best"] if checkpoint.best else [])):
+                data = tensors_to_bytes(getattr(checkpoint, name))
+                write_bytes(beside / f"{name}.safetensors", data)
+                files[f"{name}.safetensors"] = _facts(data)
             state = {"state": checkpoint.state, "optimizer": checkpoint.scalars, "files": files}
             write_bytes(beside / "state.json", json.dumps(state, allow_nan=False).encode())
             sync_folder(beside)
@@ -103,20 +102,8 @@ def _load(path: Path) -> Checkpoint:
         data = (path / name).read_bytes()
         if facts != _facts(data):
             raise ValueError(f"{path / name} is damaged")
-        tensors[name] = tensors_from_bytes(data)
-    return Checkpoint(
-        weights=tensors["weights.safetensors"],
-        optimizer=tensors["optimizer.safetensors"],
-        scalars=content["optimizer"],
-        state=content["state"],
-        best=tensors.get("best.safetensors", {}),
-    )
-
-
-def _write_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    data = tensors_to_bytes(tensors)
-    write_bytes(folder / f"{name}.safetensors", data)
-    return _facts(data)
+        tensors[name.removesuffix(".safetensors")] = tensors_from_bytes(data)
+    return Checkpoint(**tensors, scalars=content["optimizer"], state=content["state"])
 
 
 def _facts(data: bytes) -> dict[str, int]:

@@ -1,24 +1,20 @@
-"""The settings of runs: those that every run has, and the kinds that tasks bring."""
+"""The settings of runs: those that every run has, the kinds that tasks bring, and what they say of
+themselves: type, panel and line of help of each field."""
 
 from __future__ import annotations
 
+import dataclasses
+import types
+import typing
 from collections.abc import Mapping
 from typing import Any
 
-from ..tasks.classification.settings import RunConfig
-from ..tasks.rl.settings import DecisionConfig
-from ..tasks.settings import PLACE_FIELDS, EngineConfig, digest
-
-__all__ = [
-    "CHOICES",
-    "KINDS",
-    "PLACE_FIELDS",
-    "DecisionConfig",
-    "EngineConfig",
-    "RunConfig",
-    "config_of",
-    "digest",
-]
+# passed on, for those who train
+from ..tasks.classification.settings import RunConfig as RunConfig
+from ..tasks.rl.settings import DecisionConfig as DecisionConfig
+from ..tasks.settings import PLACE_FIELDS as PLACE_FIELDS
+from ..tasks.settings import EngineConfig as EngineConfig
+from ..tasks.settings import digest as digest
 
 KINDS: tuple[type[EngineConfig], ...] = (RunConfig, DecisionConfig)  # that `--help` shows
 CHOICES = RunConfig.CHOICES
@@ -31,3 +27,35 @@ def config_of(values: Mapping[str, Any]) -> EngineConfig:
     if not isinstance(task := values.get("task"), str):
         return RunConfig.from_dict(values)  # says what is wrong
     return get_task(task).settings.from_dict(values)
+
+
+def help_of(kind: type[EngineConfig], name: str) -> str:
+    """The line of help of a setting: `help_of(RunConfig, "rank")`."""
+    return str(_fields(kind)[name].metadata["help"])
+
+
+def option_of(field: dataclasses.Field[Any]) -> str:
+    """The option of a setting on the command line."""
+    return field.metadata.get("flag") or f"--{field.name.replace('_', '-')}"
+
+
+def panels(*kinds: type[EngineConfig]) -> dict[str, dict[str, dataclasses.Field[object]]]:
+    """The fields that stand in panels of `--help`, by panel and name; of several kinds of settings
+    that share a field, the first one's."""
+    found: dict[str, dict[str, dataclasses.Field[object]]] = {}
+    for kind in kinds:
+        for name, field in _fields(kind).items():
+            if panel := field.metadata.get("panel"):
+                found.setdefault(panel, {}).setdefault(name, field)
+    return found
+
+
+def kind_of(hint: Any) -> tuple[type, bool]:
+    """float and True of `float | None`, float and False of `float`."""
+    parts = [part for part in typing.get_args(hint) if part is not type(None)]
+    optional = isinstance(hint, types.UnionType)
+    return typing.cast(type, parts[0] if optional else hint), optional
+
+
+def _fields(kind: type[EngineConfig]) -> dict[str, dataclasses.Field[object]]:
+    return {field.name: field for field in dataclasses.fields(kind)}

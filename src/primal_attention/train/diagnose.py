@@ -13,32 +13,22 @@ from torch import Tensor, nn
 def describe(model: nn.Module, inputs: Sequence[Any]) -> str:
     """ "; <what> of <where> is not finite" for the first parameter, input, layer output or gradient
     that is not, "" if all are."""
-    for name, parameter in _named_parameters(model):
+    bare = getattr(model, "module", model)  # without the wrapper of Fabric
+    for name, parameter in bare.named_parameters():
         if not parameter.isfinite().all():
             return f"; the parameter {name} is not finite"
     floats = [one for one in inputs if isinstance(one, Tensor) and one.is_floating_point()]
     if not all(one.isfinite().all() for one in floats):
         return "; the inputs are not finite"
-    layer = _first_layer(model, inputs)
-    if layer:
+    if layer := _first_layer(model, bare, inputs):
         return f"; the output of {layer} is not finite"
-    for name, parameter in _named_parameters(model):
+    for name, parameter in bare.named_parameters():
         if parameter.grad is not None and not parameter.grad.isfinite().all():
             return f"; the gradient of {name} is not finite"
     return ""
 
 
-def _named_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
-    return list(_bare(model).named_parameters())
-
-
-def _bare(model: nn.Module) -> nn.Module:
-    """Without the wrapper of Fabric."""
-    inner = getattr(model, "module", model)
-    return inner if isinstance(inner, nn.Module) else model
-
-
-def _first_layer(model: nn.Module, inputs: Sequence[Any]) -> str | None:
+def _first_layer(model: nn.Module, bare: nn.Module, inputs: Sequence[Any]) -> str | None:
     """Run the model again; the name of the first module, in order of execution, whose output is not
     finite though it is part of no other such module before it."""
     found: list[str] = []
@@ -51,7 +41,6 @@ def _first_layer(model: nn.Module, inputs: Sequence[Any]) -> str | None:
 
         return hook
 
-    bare = _bare(model)
     hooks = [m.register_forward_hook(watch(n)) for n, m in bare.named_modules() if n]
     try:
         model(*inputs)

@@ -90,14 +90,22 @@ class Observer:
 
     def building(self, event: Building) -> None:
         """A store of data is being built, before the run starts or before its last evaluation."""
+        self.told("building", event)
 
-    def run_started(self, start: RunStart) -> None: ...
+    def run_started(self, start: RunStart) -> None:
+        self.told("run_started", start)
 
-    def step(self, event: StepEvent) -> None: ...
+    def step(self, event: StepEvent) -> None:
+        self.told("step", event)
 
-    def epoch(self, event: EpochEvent) -> None: ...
+    def epoch(self, event: EpochEvent) -> None:
+        self.told("epoch", event)
 
-    def finished(self, result: RunResult) -> None: ...
+    def finished(self, result: RunResult) -> None:
+        self.told("finished", result)
+
+    def told(self, method: str, event: Any) -> None:
+        """Whatever the other methods leave out."""
 
 
 class Audience:

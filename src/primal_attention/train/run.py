@@ -32,24 +32,23 @@ def begin(
     if fabric.is_global_zero:
         documents = {"config.json": config.to_dict(), "environment.json": environment()}
         run = create_folder(root, name, config.stem(), documents)
-    return _work(fabric, config, objective, run, observer)
+    return _work(fabric, objective, run, observer)
 
 
 def go_on(fabric: Fabric, run: Path, *, observer: Observer | None) -> RunResult:
     """Train from the last checkpoint of a run, or give its result if it is finished."""
     if result := read_result(run):
         return result
-    config = read_config(run)
-    return _work(fabric, config, load(config), run, observer)
+    return _work(fabric, load(read_config(run)), run, observer)
 
 
 def serve(fabric: Fabric) -> None:
     """Take part in the runs of process 0 until it says that there are no more."""
     while (job := fabric.broadcast(None)) is not None:
         if "run" in job:
-            config = config_of(job["config"])
+            objective = load(config_of(job["config"]))
             with suppress(NotFiniteError):  # process 0 reports it
-                _compute(fabric, config, load(config), Path(job["run"]), None)
+                _compute(fabric, objective, Path(job["run"]), None)
 
 
 def read_config(run: Path) -> EngineConfig:
@@ -81,26 +80,19 @@ def load(config: EngineConfig) -> Objective[Any, Any]:
 
 
 def _work(
-    fabric: Fabric,
-    config: EngineConfig,
-    objective: Objective[Any, Any],
-    run: Path | None,
-    observer: Observer | None,
+    fabric: Fabric, objective: Objective[Any, Any], run: Path | None, observer: Observer | None
 ) -> RunResult:
     with ExitStack() as stack:
         if fabric.is_global_zero and run is not None:
             stack.enter_context(locked(run))
             stack.enter_context(status_kept(run))
-        job: dict[str, Any] = fabric.broadcast({"config": config.to_dict(), "run": str(run)})
-        return _compute(fabric, config, objective, Path(job["run"]), observer)
+        settings = objective.config.to_dict()
+        job: dict[str, Any] = fabric.broadcast({"config": settings, "run": str(run)})
+        return _compute(fabric, objective, Path(job["run"]), observer)
 
 
 def _compute(
-    fabric: Fabric,
-    config: EngineConfig,
-    objective: Objective[Any, Any],
-    run: Path,
-    observer: Observer | None,
+    fabric: Fabric, objective: Objective[Any, Any], run: Path, observer: Observer | None
 ) -> RunResult:
     import torch
 
@@ -109,6 +101,6 @@ def _compute(
     devices = [fabric.device] if fabric.device.type == "cuda" else []
     with (
         torch.random.fork_rng(devices),
-        closing(Session(fabric, config, objective, run, observer)) as session,
+        closing(Session(fabric, objective, run, observer)) as session,
     ):
         return session.run()

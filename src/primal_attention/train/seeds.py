@@ -116,7 +116,10 @@ def go_on_seeds(fabric: Fabric, folder: Path, *, observer: Observer | None) -> S
                     )
             except NotFiniteError as error:
                 failed[seed] = str(error)
-        summary = _summarise(folder, results, failed)
+        if not results:
+            raise RunError(f"every seed failed: {next(iter(failed.values()))}")
+        figures = [result.figure for result in results.values()]
+        summary = SeedsResult(folder, results, failed, *mean_interval(figures))
         if fabric.is_global_zero:
             with explained(f"write into {folder}"):
                 write_json(folder / "summary.json", summary.to_dict())
@@ -127,10 +130,3 @@ def read_seeds(folder: Path) -> tuple[EngineConfig, list[int]]:
     """The settings and the seeds of a folder."""
     document = read_json(folder / SEEDS_FILE)
     return config_of(document["config"]), document["seeds"]
-
-
-def _summarise(folder: Path, results: dict[int, RunResult], failed: dict[int, str]) -> SeedsResult:
-    if not results:
-        raise RunError(f"every seed failed: {next(iter(failed.values()))}")
-    figures = [result.figure for result in results.values()]
-    return SeedsResult(folder, results, failed, *mean_interval(figures))

@@ -19,17 +19,8 @@ from torch import Tensor
 from ..runs.errors import RunError
 from ..runs.files import explained, read_json, write_bytes, write_json
 from ..runs.metrics import MetricsFile
-from ..tasks.objective import Objective, RunResult
-from .checkpoint import (
-    Checkpoint,
-    clean,
-    load_latest,
-    load_optimizer_state,
-    optimizer_state,
-    save,
-    tensors_from_bytes,
-    tensors_to_bytes,
-)
+from ..tasks.objective import Ended, Objective, RunResult
+from . import checkpoint
 from .config import EngineConfig
 from .events import Audience, EpochEvent, Observer, RunStart
 from .loop import Loop, Progress
@@ -43,24 +34,20 @@ class Session:
     """One process of a run. All compute; process 0 alone writes and is observed."""
 
     def __init__(
-        self,
-        fabric: Fabric,
-        config: EngineConfig,
-        objective: Objective[Any, Any],
-        path: Path,
-        observer: Observer | None,
+        self, fabric: Fabric, objective: Objective[Any, Any], path: Path, observer: Observer | None
     ) -> None:
-        self.fabric, self.config, self.objective, self.path = fabric, config, objective, path
+        self.fabric, self.objective, self.path = fabric, objective, path
+        self.config: EngineConfig = objective.config
         self.writes = fabric.is_global_zero
         if self.writes:
             self._check_data()
         self.checkpoint_folder = path / "checkpoints"
-        checkpoint = load_latest(self.checkpoint_folder)
-        self.loop = self._make_loop(checkpoint)
+        last = checkpoint.load_latest(self.checkpoint_folder)
+        self.loop = self._make_loop(last)
         fabric.barrier()  # all have read before process 0 writes
         if self.writes:
-            clean(self.checkpoint_folder, self.loop.progress.step)
-        keep = 0 if checkpoint is None else checkpoint.state["metrics_bytes"]
+            checkpoint.clean(self.checkpoint_folder, self.loop.progress.step)
+        keep = 0 if last is None else last.state["metrics_bytes"]
         self.metrics = MetricsFile(path / "metrics.jsonl", keep) if self.writes else None
         self.audience = Audience(observer if self.writes else None, self._ask_to_stop)
         self.saved_at = time.monotonic()
@@ -68,7 +55,10 @@ class Session:
 
     def run(self) -> RunResult:
         """Train to the end, or until asked to stop: then a KeyboardInterrupt after a checkpoint."""
-        self.audience.tell("run_started", self._start())
+        opening = self.objective.opening(self.parameters, self.loop.steps)
+        place = self.loop.progress.step, self.loop.steps
+        start = RunStart(self.path, self.config, self.parameters, opening, *place)
+        self.audience.tell("run_started", start)
         with asked_by_signals(self._ask_to_stop):
             for event in self.loop:
                 kind = "epoch" if isinstance(event, EpochEvent) else "step"
@@ -108,7 +98,7 @@ class Session:
                 "same files"
             )
 
-    def _make_loop(self, checkpoint: Checkpoint | None) -> Loop:
+    def _make_loop(self, last: checkpoint.Checkpoint | None) -> Loop:
         config = self.config
         seed_random(self.fabric.device, config.seed, "weights")
         model = self.objective.model()
@@ -119,38 +109,24 @@ class Session:
         self.bare_model, self.bare_optimizer = model, optimizer
         ready, steps = self.fabric.setup(model, optimizer)
         loop = Loop(self.fabric, config, ready, steps, self.objective)
-        if checkpoint is not None:
-            if checkpoint.state["config"] != config.fingerprint():
+        if last is not None:
+            if last.state["config"] != config.fingerprint():
                 raise RunError(
                     f"{self.path / 'config.json'} was changed after the run began; expected the "
                     "settings of its checkpoints"
                 )
-            average = {
-                name.removeprefix(AVERAGE): tensor
-                for name, tensor in checkpoint.weights.items()
-                if name.startswith(AVERAGE)
-            }
-            own = {n: t for n, t in checkpoint.weights.items() if not n.startswith(AVERAGE)}
+            average = {n: t for n, t in last.weights.items() if n.startswith(AVERAGE)}
+            own = {n: t for n, t in last.weights.items() if n not in average}
             model.load_state_dict(own)
             if loop.average is not None:
                 for name, tensor in average.items():
-                    loop.average.weights[name].copy_(tensor)
-            load_optimizer_state(model, optimizer, checkpoint.optimizer, checkpoint.scalars)
-            loop.continue_from(Progress.from_dict(checkpoint.state["progress"], loop.batches))
+                    loop.average.weights[name.removeprefix(AVERAGE)].copy_(tensor)
+            checkpoint.load_optimizer_state(model, optimizer, last.optimizer, last.scalars)
+            loop.continue_from(Progress.from_dict(last.state["progress"], loop.batches))
             if loop.progress.best is not None:
-                best = checkpoint.best or self._read_best(loop.progress.best["epoch"])
+                best = last.best or self._read_best(loop.progress.best["epoch"])
                 loop.best_weights = {n: t.to(self.fabric.device) for n, t in best.items()}
         return loop
-
-    def _start(self) -> RunStart:
-        return RunStart(
-            run=self.path,
-            config=self.config,
-            parameters=self.parameters,
-            opening=self.objective.opening(self.parameters, self.loop.steps),
-            step=self.loop.progress.step,
-            steps=self.loop.steps,
-        )
 
     # -- save ------------------------------------------------------------------------------------
 
@@ -165,8 +141,8 @@ class Session:
             return
         progress = self.loop.progress
         if self.loop.best_weights and progress.best and progress.best["epoch"] != self.saved_best:
-            self._write_best()
-        tensors, scalars = optimizer_state(self.bare_model, self.bare_optimizer)
+            self._write_best(progress.best)
+        tensors, scalars = checkpoint.optimizer_state(self.bare_model, self.bare_optimizer)
         state = {
             "progress": progress.to_dict(),
             "metrics_bytes": self.metrics.save(),
@@ -175,17 +151,15 @@ class Session:
         weights = dict(self.bare_model.state_dict())
         if self.loop.average is not None:
             weights |= {AVERAGE + name: t for name, t in self.loop.average.weights.items()}
-        checkpoint = Checkpoint(weights, tensors, scalars, state, best=self.loop.best_weights)
-        save(self.checkpoint_folder, progress.step, checkpoint)
+        whole = checkpoint.Checkpoint(weights, tensors, scalars, state, self.loop.best_weights)
+        checkpoint.save(self.checkpoint_folder, progress.step, whole)
         self.saved_at = time.monotonic()
 
-    def _write_best(self) -> None:
-        best = self.loop.progress.best
-        if best is None:
-            return
+    def _write_best(self, best: dict[str, Any]) -> None:
         facts = {"epoch": best["epoch"], **self.objective.selection_facts, **best}
         with explained(f"save the best weights in {self.path}"):
-            write_bytes(self.path / "best.safetensors", tensors_to_bytes(self.loop.best_weights))
+            weights = checkpoint.tensors_to_bytes(self.loop.best_weights)
+            write_bytes(self.path / "best.safetensors", weights)
             write_json(self.path / "best.json", facts)
         self.saved_best = best["epoch"]
 
@@ -199,7 +173,7 @@ class Session:
         if read_json(self.path / "best.json")["epoch"] != epoch:
             return {}
         try:
-            return tensors_from_bytes(path.read_bytes())
+            return checkpoint.tensors_from_bytes(path.read_bytes())
         except (OSError, SafetensorError) as error:
             raise RunError(f"cannot read {path}: {error}") from error
 
@@ -217,10 +191,10 @@ class Session:
         loop.model.load_state_dict(loop.best_weights if objective.kept else loop.weights())
         if self.writes and not objective.kept:
             with explained(f"write into {self.path}"):
-                weights = tensors_to_bytes(self.bare_model.state_dict())
+                weights = checkpoint.tensors_to_bytes(self.bare_model.state_dict())
                 write_bytes(self.path / "last.safetensors", weights)
         last = next(iter(loop.progress.last.values()), 0.0)
-        found = objective.result(self.fabric, loop.model, best, last, loop.last)
+        found = objective.result(self.fabric, loop.model, Ended(best, last, loop.last))
         return objective.result_class(
             run=self.path,
             seconds=loop.seconds(),

@@ -125,7 +125,7 @@ def test_interrupted_or_parallel_gives_the_same(tmp_path, small_chunks, monkeypa
     drawn = []
     write_chunk = listops_generate._write_chunk
     monkeypatch.setattr(
-        listops_generate, "_write_chunk", lambda job: (drawn.append(job.number), write_chunk(job))
+        listops_generate, "_write_chunk", lambda *job: (drawn.append(job[-1]), write_chunk(*job))
     )
     generate(tmp_path / "cut", SMALL)
     assert drawn == [3, 4, 5]

@@ -75,7 +75,8 @@ def test_parts_make_the_same_store(path, tmp_path):
     for size in (1, 2, 5, 9):
         store.build(Words(path).source(), tmp_path / str(size), part=size)
     stores = [
-        [(tmp_path / str(n) / f"{a}.npy").read_bytes() for a in store._ARRAYS] for n in (1, 2, 5, 9)
+        [(tmp_path / str(n) / f"{a}.npy").read_bytes() for a in store.Encoded._fields]
+        for n in (1, 2, 5, 9)
     ]
     assert all(s == stores[0] for s in stores)
     np.testing.assert_array_equal(np.load(tmp_path / "2" / "labels.npy"), [0, 1, 0, 1, 0])

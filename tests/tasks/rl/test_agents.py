@@ -5,7 +5,7 @@ import torch
 
 from primal_attention.models.decision import DecisionTransformer
 from primal_attention.tasks.rl.agents import StreamAgent, WindowAgent, make_agent
-from primal_attention.tasks.rl.speed import decisions_per_second
+from primal_attention.tasks.rl.judge import decisions_per_second
 
 STEPS = 13
 

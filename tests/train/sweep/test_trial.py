@@ -27,7 +27,7 @@ from primal_attention.train.sweep import (
     work,
     work_in_processes,
 )
-from primal_attention.train.sweep.configs import data_of, key_of
+from primal_attention.train.sweep.store import data_of, key_of
 
 QUICK = {
     "task": "uea/BasicMotions", "width": 8, "heads": 2, "feedforward": 8, "rank": 2, "epochs": 2,
@@ -250,7 +250,7 @@ def test_what_a_killed_process_was_at_is_taken_up(store):
 @pytest.fixture
 def acting(monkeypatch):
     """Stands for a run that learns to act: two steps, and a score of 74.5."""
-    from primal_attention.train.sweep import configs
+    from primal_attention.train.sweep import trial
 
     def result(run, config):
         return DecisionResult(
@@ -269,7 +269,7 @@ def acting(monkeypatch):
             observer.step(StepEvent(1, step, 2, step, 2, 0.5, None, 1.0, 1e-3))
         return result(run, config)
 
-    monkeypatch.setattr(configs, "train", begin)
+    monkeypatch.setattr(trial, "train", begin)
     return DecisionConfig(task="rl/hopper-medium", epochs=1, epoch_steps=2)
 
 

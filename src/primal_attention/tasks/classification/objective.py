@@ -14,7 +14,7 @@ from ...runs.errors import NotFiniteError, RunError
 from ..base import Task
 from ..buckets import bucket_batches, shuffled_batches
 from ..examples import Batch, Examples, Part
-from ..objective import Found, Objective, RunResult
+from ..objective import Ended, Found, Objective, RunResult
 from ..series import stratified_split
 from .evaluate import TOKENS, evaluate, similar_lengths
 from .result import LABELS, ClassificationResult, percent
@@ -115,16 +115,9 @@ class Classification(Objective[RunConfig, Batch]):
         for indices in similar_lengths(self.selection.lengths[:LOOKED_AT].numpy(), TOKENS):
             yield self.selection.__getitems__(indices)
 
-    def result(
-        self,
-        fabric: Fabric,
-        model: nn.Module,
-        best: Mapping[str, Any] | None,
-        last: float,
-        found: Found | None,
-    ) -> dict[str, Any]:
+    def result(self, fabric: Fabric, model: nn.Module, ended: Ended) -> dict[str, Any]:
         """Of the best weights: the only time that "holdout" reads the test set."""
-        if best is None:
+        if (best := ended.best) is None:
             raise RuntimeError("a run of at least one epoch has a best one")
         test = self.test()
         reported = self.selection if test is None else test
@@ -135,7 +128,7 @@ class Classification(Objective[RunConfig, Batch]):
             "label": LABELS["paper" if paper else "validation" if test is None else "test"],
             "accuracy": final.accuracy,
             "epoch": best["epoch"],
-            "last_accuracy": last,
+            "last_accuracy": ended.last,
             "validation_accuracy": None if paper else best["accuracy"],
             "classes": reported.classes,
             "confusion": final.confusion.tolist(),

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ..examples import Batch, Settings
+from ..classification.settings import RunConfig
+from ..examples import Batch
 from .augment import crop_and_flip, erase, mix
 from .randaugment import augmented
 from .sets import ImageSet, Pixels, Statistics, statistics
@@ -112,7 +113,7 @@ class ImageReader:
 
     @classmethod
     def fit(
-        cls, train: ImageSet, settings: Settings, *, size: int, patch: int, flip: bool
+        cls, train: ImageSet, settings: RunConfig, *, size: int, patch: int, flip: bool
     ) -> ImageReader:
         if settings.max_length is not None:
             raise ValueError(

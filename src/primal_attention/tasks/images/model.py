@@ -4,6 +4,7 @@ alone, in which the layers that are named primal are converted."""
 from __future__ import annotations
 
 import math
+from importlib import import_module
 from typing import Any
 
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from ...convert import convert_
 from ...runs.extras import needs_extra
 
-_KNOWN = ("softmax", "primal")
+_MODEL = "a vision transformer"
 
 
 class VisionTransformer(nn.Module):
@@ -36,7 +37,8 @@ def build_vision_transformer(
     random start of PrimalAttention: all else is the same for every choice of attentions.
     """
     _check(settings)
-    transformers = _transformers()
+    with needs_extra("hf", "vision transformers need"):
+        transformers: Any = import_module("transformers")
     config = transformers.ViTConfig(
         image_size=size,
         patch_size=patch,
@@ -65,26 +67,15 @@ def build_vision_transformer(
 def _check(settings: Any) -> None:
     """What a vision transformer cannot be, or has no place for, is refused."""
     for name in settings.attention:
-        if name not in _KNOWN:
-            raise ValueError(
-                f"attention has {name!r}; expected softmax or primal in a vision transformer"
-            )
-    if settings.norm != "pre":
-        raise ValueError(f"norm is {settings.norm!r}; expected 'pre' in a vision transformer")
-    if settings.positions != "learned":
-        raise ValueError(
-            f"positions is {settings.positions!r}; expected 'learned' in a vision transformer"
-        )
+        if name not in ("softmax", "primal"):
+            raise ValueError(f"attention has {name!r}; expected softmax or primal in {_MODEL}")
+    for name, expected in (("norm", "pre"), ("positions", "learned")):
+        if (value := getattr(settings, name)) != expected:
+            raise ValueError(f"{name} is {value!r}; expected {expected!r} in {_MODEL}")
     if settings.head != "mean":
         raise ValueError(
-            f"head is {settings.head!r}; expected the default, 'mean', since a vision transformer "
-            "has a head of its own on the class token"
+            f"head is {settings.head!r}; expected the default, 'mean', since {_MODEL} has a head "
+            "of its own on the class token"
         )
     if settings.attention_options().get("softmax"):
-        raise ValueError("options has 'softmax'; expected none for it in a vision transformer")
-
-
-def _transformers() -> Any:
-    with needs_extra("hf", "vision transformers need"):
-        import transformers
-    return transformers
+        raise ValueError(f"options has 'softmax'; expected none for it in {_MODEL}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..cifar10 import BATCHES, CLASSES, HOW_TO_GET, find_cifar10, read_cifar10
-from ..examples import Settings
+from ..cifar10 import CLASSES, HOW_TO_GET, read_cifar10, splits_in
+from ..classification.settings import RunConfig
 from ..folders import data_folder
 from ..placed import PlacedTask, name_the_folder, named_folder
 from .data import ImageReader
@@ -31,10 +31,10 @@ class ImageTask(PlacedTask[ImageSet]):
     patch: int
     flip: bool = True  # whether a mirrored image keeps its label
 
-    def reader(self, train: ImageSet, settings: Settings) -> ImageReader:
+    def reader(self, train: ImageSet, settings: RunConfig) -> ImageReader:
         return ImageReader.fit(train, settings, size=self.size, patch=self.patch, flip=self.flip)
 
-    def model(self, settings: Any, shape: Mapping[str, int]) -> nn.Module:
+    def model(self, settings: RunConfig, shape: Mapping[str, int]) -> nn.Module:
         from .model import build_vision_transformer
 
         return build_vision_transformer(settings, **shape)
@@ -70,10 +70,7 @@ class Cifar10(ImageTask):
 
     def places(self, data_dir: Path | str | None) -> dict[str, Path]:
         folder = data_folder(data_dir)
-        place = None if folder is None else find_cifar10(folder)
-        if place is None:
-            return {}
-        return {s: place for s in self.splits if all((place / n).is_file() for n in BATCHES[s])}
+        return {} if folder is None else splits_in(folder)
 
     def read(self, place: Path, split: str) -> ImageSet:
         images, labels = read_cifar10(place, split)

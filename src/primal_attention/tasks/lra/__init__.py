@@ -13,7 +13,6 @@ from .task import ArenaTask
 
 __all__ = ["ArenaTask", "arena_tasks"]
 
-_ALL = ("train", "validation", "test")
 _RELEASE = "lra_release.gz of github.com/google-research/long-range-arena"
 
 
@@ -82,21 +81,16 @@ def _task(
     module: ModuleType,
     about: str,
     facts: str,
-    *,
-    splits: tuple[str, ...] = _ALL,
-    pairs: bool = False,
-    **limits: Any,
+    **options: Any,
 ) -> Task:
     return ArenaTask(
         name=f"lra/{name}",
         description=f"{about}: {facts}",
         recipes=recipes(name),
         facts=facts,
-        splits=splits,
         classes=module.CLASSES,
         vocabulary=module.VOCABULARY,
-        pairs=pairs,
         find=module.find,
         source=module.source,
-        **limits,
+        **options,
     )

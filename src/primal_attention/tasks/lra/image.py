@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..cifar10 import BATCHES, CLASSES, Images, batch_files, find_cifar10, read_batch
+from ..cifar10 import CLASSES, Images, batch_files, read_batch, splits_in
 from .store import Encoded, Source
 
 VOCABULARY = 256
@@ -17,12 +17,9 @@ __all__ = ["CLASSES", "VOCABULARY", "find", "grey", "source"]
 
 def find(folder: Path) -> dict[str, Path]:
     """The folder of the batches, for every split whose files are all there."""
-    place = find_cifar10(folder)
-    if place is None:
-        return {}
-    here = {s for s, names in BATCHES.items() if all((place / n).is_file() for n in names)}
+    here = splits_in(folder)
     needs = {"train": "train", "validation": "train", "test": "test"}
-    return {split: place for split, needed in needs.items() if needed in here}
+    return {split: here[needed] for split, needed in needs.items() if needed in here}
 
 
 def source(folder: Path, split: str) -> Source:

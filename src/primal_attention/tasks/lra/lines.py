@@ -53,13 +53,12 @@ class Lines:
             try:
                 cases.append(read(line))
             except ValueError as error:
-                raise self.error(number, line, error) from None
+                place = f"{self.path}, line {self.first + number}"
+                cut = (
+                    "" if line.endswith(b"\n") else " (the file ends in this line: is it complete?)"
+                )
+                raise DataError(f"{place}: {error}{cut}") from None
         return cases
-
-    def error(self, case: int, line: bytes, problem: object) -> DataError:
-        """What to raise about the line of a case, counted from 0."""
-        cut = "" if line.endswith(b"\n") else " (the file ends in this line: is it complete?)"
-        return DataError(f"{self.path}, line {self.first + case}: {problem}{cut}")
 
 
 def shown(text: bytes) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...runs.files import replacing, write_bytes, write_json
+from ...runs.files import replacing, write_json
 from ..base import DataError
 from ..jobs import Progress, work_off
 from .listops import CLOSE, FILES, FIRST_OPERATOR, HEADER, OPERATORS, depth, value
@@ -57,12 +58,9 @@ def generate(
         if made is not None:
             return made
     parts.mkdir(parents=True, exist_ok=True)
-    jobs = [
-        _Job(settings, number, min(CHUNK, settings.total - number * CHUNK), _part(parts, number))
-        for number in range(chunks)
-        if not _part(parts, number).is_file()
-    ]
-    work_off(_write_chunk, jobs, total=chunks, workers=workers, progress=progress)
+    missing = [number for number in range(chunks) if not _part(parts, number).is_file()]
+    write = partial(_write_chunk, settings, parts)
+    work_off(write, missing, total=chunks, workers=workers, progress=progress)
     return _join(Path(folder), settings, parts, chunks)
 
 
@@ -82,18 +80,10 @@ def _part(parts: Path, number: int) -> Path:
     return parts / f"{number:05d}.npz"
 
 
-class _Job(NamedTuple):
-    settings: ListOpsSettings
-    number: int
-    size: int
-    path: Path
-
-
-def _write_chunk(job: _Job) -> None:
-    drawn = draw(job.settings, job.number, job.size)
-    facts = np.zeros(
-        (job.size, 3 + len(OPERATORS)), dtype=np.int64
-    )  # length, depth, value, operators
+def _write_chunk(settings: ListOpsSettings, parts: Path, number: int) -> None:
+    drawn = draw(settings, number, min(CHUNK, settings.total - number * CHUNK))
+    # length, depth, value, operators
+    facts = np.zeros((len(drawn), 3 + len(OPERATORS)), dtype=np.int64)
     for row, (_, label, code) in zip(facts, drawn, strict=True):
         tokens = np.frombuffer(code, dtype=np.uint8)
         if value(tokens) != label:
@@ -101,9 +91,8 @@ def _write_chunk(job: _Job) -> None:
         row[:3] = len(tokens), depth(tokens), label
         row[3:] = np.bincount(tokens, minlength=CLOSE)[FIRST_OPERATOR:CLOSE]
     text = "".join(f"{source}\t{label}\n" for source, label, _ in drawn).encode()
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, facts=facts, text=np.frombuffer(text, dtype=np.uint8))
-    write_bytes(job.path, buffer.getvalue())
+    with replacing(_part(parts, number)) as beside, open(beside, "wb") as file:
+        np.savez_compressed(file, facts=facts, text=np.frombuffer(text, dtype=np.uint8))
 
 
 def _join(folder: Path, settings: ListOpsSettings, parts: Path, chunks: int) -> Statistics:
@@ -126,9 +115,7 @@ def _join(folder: Path, settings: ListOpsSettings, parts: Path, chunks: int) -> 
     result = statistics(np.concatenate(facts))
     known = {"settings": asdict(settings), "statistics": result._asdict()}
     write_json(folder / "statistics.json", known)
-    for path in parts.iterdir():
-        path.unlink()
-    parts.rmdir()
+    shutil.rmtree(parts)
     return result
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..jobs import check_least
 from .listops import CLOSE, FIRST_DIGIT, FIRST_OPERATOR, OPERATORS
 
 OPERATOR_SHARE = 0.25
@@ -39,12 +40,8 @@ class ListOpsSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        least = {"train": 1, "validation": 1, "test": 1, "max_depth": 2, "max_args": 2}
-        for name, low in (least | {"min_length": 0, "seed": 0}).items():
-            if getattr(self, name) < low:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)}; expected an integer of at least {low}"
-                )
+        check_least(self, train=1, validation=1, test=1, max_depth=2, max_args=2)
+        check_least(self, min_length=0, seed=0)
         if self.max_length < self.min_length + 2:
             raise ValueError(
                 f"max_length is {self.max_length}; expected more than min_length + 1 = "

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...runs.files import write_bytes, write_json
 from ..base import DataError
-from ..jobs import Progress, work_off
+from ..jobs import Progress, check_least, work_off
 from .pathfinder import read_metadata, read_png
 from .snakes import CONTINUITY, CONTOUR, DISTRACTOR, draw
 from .strokes import LENGTH, MARGIN, THICKNESS
@@ -32,11 +31,7 @@ class PathfinderSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("pictures", 10), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)}; expected an integer of at least {least}"
-                )
+        check_least(self, pictures=10, seed=0)
 
 
 class Statistics(NamedTuple):
@@ -67,22 +62,12 @@ def generate(
     (folder / "metadata").mkdir(parents=True, exist_ok=True)
     _claim(folder, settings)
     chunks = -(-settings.pictures // CHUNK)
-    jobs = [
-        _Job(settings, number, min(CHUNK, settings.pictures - number * CHUNK), folder)
-        for number in range(chunks)
-        if not _metadata(folder, number).is_file()
-    ]
-    work_off(_write_chunk, jobs, total=chunks, workers=workers, progress=progress)
+    missing = [number for number in range(chunks) if not _metadata(folder, number).is_file()]
+    write = partial(_write_chunk, settings, folder)
+    work_off(write, missing, total=chunks, workers=workers, progress=progress)
     result = statistics(folder, chunks)
     write_json(folder / "statistics.json", result._asdict())
     return result
-
-
-class _Job(NamedTuple):
-    settings: PathfinderSettings
-    number: int
-    size: int
-    folder: Path
 
 
 def _claim(folder: Path, settings: PathfinderSettings) -> None:
@@ -102,27 +87,21 @@ def _metadata(folder: Path, number: int) -> Path:
     return folder / "metadata" / f"{number}.npy"  # text, in spite of its name
 
 
-def _write_chunk(job: _Job) -> None:
+def _write_chunk(settings: PathfinderSettings, folder: Path, number: int) -> None:
     """Pictures first; the metadata file then says that they are all there."""
-    rng = np.random.default_rng([job.settings.seed, job.number])
-    place = f"imgs/{job.number}"
-    (job.folder / place).mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng([settings.seed, number])
+    place = f"imgs/{number}"
+    (folder / place).mkdir(parents=True, exist_ok=True)
     lines = []
-    for i in range(job.size):
+    for i in range(min(CHUNK, settings.pictures - number * CHUNK)):
         drawing = draw(rng)
-        (job.folder / place / f"sample_{i}.png").write_bytes(_png(drawing.pixels))
+        from PIL import Image  # `draw` has said if it is missing
+
+        Image.fromarray(drawing.pixels).save(folder / place / f"sample_{i}.png")
         facts = (CONTINUITY, CONTOUR, DISTRACTOR, LENGTH, THICKNESS, MARGIN, 1)  # as published
         words = [place, f"sample_{i}.png", i, drawing.label, *facts, drawing.distractors]
         lines.append(" ".join(map(str, words)) + "\n")
-    write_bytes(_metadata(job.folder, job.number), "".join(lines).encode())
-
-
-def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
-    from PIL import Image  # `draw` has said what is missing
-
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, format="PNG")
-    return buffer.getvalue()
+    write_bytes(_metadata(folder, number), "".join(lines).encode())
 
 
 def statistics(folder: Path, chunks: int, *, sampled: int = 2_000) -> Statistics:

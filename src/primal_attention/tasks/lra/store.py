@@ -12,7 +12,6 @@ was killed resumes with the first part that is missing.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...runs.files import replacing, write_bytes, write_json
+from ...runs.files import replacing, write_json
 from ..base import DataError
 from ..folders import cache_folder
 from ..series import Integers
@@ -31,7 +30,6 @@ from ..tokens import Tokens, TokenSet
 
 FORMAT = 1  # raise it when an encoding changes: old stores are then built again
 PART = 2000  # cases of a part
-_ARRAYS = ("tokens", "lengths", "labels")
 
 
 class Encoded(NamedTuple):
@@ -93,18 +91,14 @@ def _fill(source: Source, folder: Path, part: int) -> None:
     while chosen := list(islice(items, part)):
         path = folder / f"part-{part}-{len(parts):05d}.npz"
         if not path.is_file():
-            _write_part(path, source.encode(chosen, len(parts) * part))
+            encoded = source.encode(chosen, len(parts) * part)
+            with replacing(path) as beside, open(beside, "wb") as file:
+                np.savez(file, **encoded._asdict())
         parts.append(path)
         tell(source.name, (len(parts) - 1) * part + len(chosen), total)
     if not parts:
         raise DataError(f"{source.name} has no cases in {source.files[0]}; expected some")
     _join(folder, parts)
-
-
-def _write_part(path: Path, encoded: Encoded) -> None:
-    buffer = io.BytesIO()
-    np.savez(buffer, tokens=encoded.tokens, lengths=encoded.lengths, labels=encoded.labels)
-    write_bytes(path, buffer.getvalue())
 
 
 def _join(folder: Path, parts: Sequence[Path]) -> None:
@@ -133,15 +127,15 @@ def _stored(part: Path, name: str) -> np.ndarray[Any, Any]:
         return np.ascontiguousarray(stored[name])
 
 
-def _read(folder: Path) -> tuple[Tokens, Integers, Integers]:
+def _read(folder: Path) -> Encoded:
     """The arrays, tokens mapped; the checksums are compared, which also reads the file ahead."""
     try:
         sums = json.loads((folder / WHOLE).read_bytes())
-        wrong = [n for n in _ARRAYS if _checksum(folder / f"{n}.npy") != sums[n]]
+        wrong = [n for n in Encoded._fields if _checksum(folder / f"{n}.npy") != sums[n]]
         if not wrong:
-            load = np.lib.format.open_memmap
-            tokens = load(folder / "tokens.npy", mode="r")
-            return tokens, *(np.load(folder / f"{n}.npy", allow_pickle=False) for n in _ARRAYS[1:])
+            tokens = np.lib.format.open_memmap(folder / "tokens.npy", mode="r")
+            files = (folder / f"{name}.npy" for name in ("lengths", "labels"))
+            return Encoded(tokens, *(np.load(path, allow_pickle=False) for path in files))
         reason = f"the checksum of {wrong[0]}.npy is another one"
     except (OSError, ValueError, KeyError) as error:
         reason = str(error)

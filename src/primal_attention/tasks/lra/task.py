@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..examples import Settings
+from ..classification.settings import RunConfig
 from ..folders import data_folder
 from ..placed import PlacedTask, name_the_folder, named_folder
 from ..recipes import tuned
@@ -38,11 +38,12 @@ class ArenaTask(PlacedTask[TokenSet]):
     Sequences are cut to `max_length`; the benchmark pads them all to `padded_length`.
     """
 
+    splits: tuple[str, ...] = ("train", "validation", "test")
     classes: tuple[str, ...]
     vocabulary: int
     max_length: int
     padded_length: int
-    pairs: bool
+    pairs: bool = False
     hint: str  # how to get the files, where {folder} is the data folder
     find: Callable[[Path], dict[str, Path]]
     source: Callable[[Path, str], Source]
@@ -66,7 +67,7 @@ class ArenaTask(PlacedTask[TokenSet]):
     def how_to_get(self, data_dir: Path | str | None, missing: Sequence[str]) -> str:
         return self.hint.format(folder=named_folder(data_dir)) + name_the_folder(data_dir)
 
-    def reader(self, train: TokenSet, settings: Settings) -> ArenaReader:
+    def reader(self, train: TokenSet, settings: RunConfig) -> ArenaReader:
         """The benchmark's lengths, or the one in the settings; batching "fixed" pads to them."""
         given = settings.max_length
         cut = self.max_length if given is None else given

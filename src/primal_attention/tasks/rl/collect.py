@@ -12,6 +12,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -104,10 +105,10 @@ def collect(
         if progress is not None:
             progress(number, total)
         if not path.exists():
-            first = number * PART
-            count = min(PART, episodes - first)
-            played = range(first, first + count)
-            _write_part(path, record(task.environment, players, played, seed))
+            played = range(number * PART, min((number + 1) * PART, episodes))
+            part = record(task.environment, players, played, seed)
+            with replacing(path) as beside, open(beside, "wb") as file:
+                np.savez(file, **part._asdict())
     recorded = _join([parts / f"{number}.npz" for number in range(total)])
     data = recorded.trajectories(str(target))
     if form == "d4rl":
@@ -133,7 +134,10 @@ def prepare(
     """Where `collect` will write and who will play. All that can be wrong is found out here; before
     a policy is trained, TO_BE_TRAINED stands for it."""
     check_choice("form", form, FORMATS)
-    target = _target(task, Path(folder), form)
+    if form == "d4rl":
+        target = Path(folder) / "d4rl" / f"{task.stem}.hdf5"
+    else:
+        target = Path(folder) / "minari" / COLLECTED / task.environment.name / f"{task.level}-v0"
     if target.exists():
         raise DataError(f"{target} exists already; expected a data set that is not there yet")
     players = cast_policies(task, policies, algorithms, trained)
@@ -157,25 +161,22 @@ def cast_policies(
                 f"algorithms is {','.join(algorithms)}; expected 'sac' among them, whose policy is "
                 "trained first"
             )
-        named = [
+        players = [
             trained if trained is not None and name == "sac" else _policy_file(task, folder, [name])
             for name in algorithms
         ]
-        return [Diluted(p) for p in named] if task.level == "medium-replay" else named
-    check_choice("level", task.level, LEVELS)
-    name = task.environment.name
-    found: dict[str, Policy] = dict(PENDULUM) if name == "invertedpendulum" else {}
-    if trained is not None:
-        found["medium"] = trained
-    elif folder is not None or not found:
-        found["medium"] = _policy_file(task, folder, MEDIUM.get(name, ("sac",)))
-    if task.level == "medium-expert" and "expert" not in found:
-        found["expert"] = _policy_file(task, folder, EXPERT[name])
-    if task.level == "medium":
-        return [found["medium"]]
-    if task.level == "medium-replay":
-        return [Diluted(found["medium"])]
-    return [found["medium"], found["expert"]]
+    else:
+        check_choice("level", task.level, LEVELS)
+        name = task.environment.name
+        found: dict[str, Policy] = dict(PENDULUM) if name == "invertedpendulum" else {}
+        if trained is not None:
+            found["medium"] = trained
+        elif folder is not None or not found:
+            found["medium"] = _policy_file(task, folder, MEDIUM.get(name, ("sac",)))
+        if task.level == "medium-expert" and "expert" not in found:
+            found["expert"] = _policy_file(task, folder, EXPERT[name])
+        players = [found[part] for part in ("medium", "expert") if part in task.level]
+    return [Diluted(p) for p in players] if task.level == "medium-replay" else players
 
 
 def _policy_file(task: RLTask, folder: Path | str | None, algorithms: Sequence[str]) -> Policy:
@@ -193,10 +194,9 @@ def record(
 ) -> Recording:
     """Play the episodes with these numbers; each depends on (seed, number) alone. The numbers
     decide which of the policies plays."""
-    env = make_environment(environment)
     rows: list[tuple[Any, ...]] = []
     lasts: list[Any] = []
-    try:
+    with closing(make_environment(environment)) as env:
         for number in episodes:
             rng = np.random.default_rng([seed, number])
             policy = for_episode(policies[number % len(policies)], rng)
@@ -208,8 +208,6 @@ def record(
                 rows.append((state, action, reward, ended, cut and not ended))
                 state, over = after, ended or cut
             lasts.append(state)
-    finally:
-        env.close()
     columns = list(zip(*rows, strict=True))
     states, actions, rewards = (np.array(column, np.float32) for column in columns[:3])
     ended, cut = (np.array(column, np.bool_) for column in columns[3:])
@@ -258,18 +256,6 @@ def _buffer(data: Trajectories, episode: int, last: Floats) -> Any:
         terminations=data.terminals[span].tolist(),
         truncations=data.timeouts[span].tolist(),
     )
-
-
-def _target(task: RLTask, folder: Path, form: str) -> Path:
-    name = task.environment.name
-    if form == "d4rl":
-        return folder / "d4rl" / f"{name}_{task.level.replace('-', '_')}.hdf5"
-    return folder / "minari" / COLLECTED / name / f"{task.level}-v0"
-
-
-def _write_part(path: Path, part: Recording) -> None:
-    with replacing(path) as beside, open(beside, "wb") as file:
-        np.savez(file, **part._asdict())
 
 
 def _join(paths: Sequence[Path]) -> Recording:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,14 +74,11 @@ def make_environment(environment: Environment, **options: Any) -> Any:
 def check_fits(environment: Environment, data: Trajectories) -> None:
     """Make the environment once and compare the widths of its states and actions with the data's;
     a DataError if they differ, an ImportError if there is no environment to be had."""
-    env = make_environment(environment)
-    try:
+    with closing(make_environment(environment)) as env:
         spaces = {
             "states": (data.observations, env.observation_space),
             "actions": (data.actions, env.action_space),
         }
-    finally:
-        env.close()
     for what, (array, space) in spaces.items():
         if array.shape[1:] != space.shape:
             raise DataError(

@@ -21,11 +21,9 @@ from ...names import near
 from ...runs.files import replacing
 from ..base import DataError
 from .extra import need
-from .trajectories import Trajectories
+from .trajectories import DIMENSIONS, Trajectories
 
 MINARI_FILE = Path("data") / "main_data.hdf5"
-_ROWS = ("observations", "actions")  # several numbers a step
-_D4RL = ("observations", "actions", "rewards", "terminals")
 
 
 def read_d4rl(path: Path | str, *, horizon: int = 1000) -> Trajectories:
@@ -33,17 +31,17 @@ def read_d4rl(path: Path | str, *, horizon: int = 1000) -> Trajectories:
     cut after `horizon` steps of an episode."""
     path = Path(path)
     with _opened(path) as file:
-        found = {name: _array(file, name, path) for name in _D4RL}
-        cut = _array(file, "timeouts", path) if "timeouts" in file else None
-    terminals = found["terminals"].astype(bool)
-    timeouts = _after(terminals, horizon) if cut is None else cut.astype(bool)
-    return _trajectories(path, found, terminals, timeouts)
+        names = [name for name in DIMENSIONS if name != "timeouts" or name in file]
+        found = {name: _array(file, name, path) for name in names}
+    if "timeouts" not in found:
+        found["timeouts"] = _after(found["terminals"].astype(bool), horizon)
+    return _trajectories(path, found)
 
 
 def read_minari(folder: Path | str) -> Trajectories:
     """The episodes of a Minari data set, in the order of their numbers."""
     path = Path(folder) / MINARI_FILE
-    parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in (*_D4RL, "timeouts")}
+    parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in DIMENSIONS}
     with _opened(path) as file:
         groups = {name: re.fullmatch(r"episode_(\d+)", name) for name in file}
         episodes = sorted((int(m[1]), name) for name, m in groups.items() if m)
@@ -58,22 +56,21 @@ def read_minari(folder: Path | str) -> Trajectories:
                         f"{first.shape[1]} as in {episodes[0][1]}"
                     )
                 parts[field].append(array)
-    whole = {name: np.concatenate(arrays) for name, arrays in parts.items()}
-    return _trajectories(path, whole, whole["terminals"], whole["timeouts"])
+    return _trajectories(path, {name: np.concatenate(arrays) for name, arrays in parts.items()})
 
 
 def write_d4rl(path: Path, data: Trajectories) -> None:
     """A file in D4RL's layout; it appears whole or not at all."""
-    h5py = _h5py()
+    h5py = need("h5py", "recorded episodes")
     with replacing(path) as beside, h5py.File(beside, "w") as file:
-        for name in (*_D4RL, "timeouts"):
+        for name in DIMENSIONS:
             file.create_dataset(name, data=getattr(data, name), compression="gzip")
 
 
 def _minari_episode(group: Any, path: Path) -> dict[str, npt.NDArray[Any]]:
     where = f"{path}, {group.name.strip('/')}"
     names = {"terminals": "terminations", "timeouts": "truncations"}
-    found = {field: _array(group, names.get(field, field), where) for field in (*_D4RL, "timeouts")}
+    found = {field: _array(group, names.get(field, field), where) for field in DIMENSIONS}
     steps = len(found["rewards"])
     # the state after the last action is not a step
     expected = dict.fromkeys(found, steps) | {"observations": steps + 1}
@@ -86,23 +83,15 @@ def _minari_episode(group: Any, path: Path) -> dict[str, npt.NDArray[Any]]:
     if steps == 0:
         raise DataError(f"{where} has no steps; expected at least one")
     found["observations"] = found["observations"][:-1]
-    found["terminals"], found["timeouts"] = (
-        found[field].astype(bool) for field in ("terminals", "timeouts")
-    )
     if not found["terminals"][-1]:  # an episode ends where its group does
         found["timeouts"][-1] = True
     return found
 
 
-def _trajectories(
-    path: Path,
-    found: dict[str, npt.NDArray[Any]],
-    terminals: npt.NDArray[np.bool_],
-    timeouts: npt.NDArray[np.bool_],
-) -> Trajectories:
-    names = ("observations", "actions", "rewards")
-    numbers = {name: found[name].astype(np.float32) for name in names}
-    return Trajectories(str(path), **numbers, terminals=terminals, timeouts=timeouts)
+def _trajectories(path: Path, found: dict[str, npt.NDArray[Any]]) -> Trajectories:
+    kinds = {"terminals": np.bool_, "timeouts": np.bool_}
+    arrays: dict[str, Any] = {n: a.astype(kinds.get(n, np.float32)) for n, a in found.items()}
+    return Trajectories(str(path), **arrays)
 
 
 def _after(terminals: npt.NDArray[np.bool_], horizon: int) -> npt.NDArray[np.bool_]:
@@ -128,7 +117,7 @@ def _array(group: Any, name: str, where: Any) -> npt.NDArray[Any]:
         raise DataError(f"{where}: {name} has type {array.dtype}; expected numbers")
     if name == "rewards" and array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    dimensions = 2 if name in _ROWS else 1
+    dimensions = DIMENSIONS.get(name, 1)
     if array.ndim != dimensions:
         raise DataError(
             f"{where}: {name} has shape {array.shape}; expected {dimensions} dimension"
@@ -139,7 +128,7 @@ def _array(group: Any, name: str, where: Any) -> npt.NDArray[Any]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    h5py = _h5py()
+    h5py = need("h5py", "recorded episodes")
     if not path.is_file():
         raise DataError(f"{path} does not exist; expected an HDF5 file")
     try:
@@ -152,7 +141,3 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def _short(error: Exception) -> str:
     return str(error).splitlines()[0].rstrip(".")
-
-
-def _h5py() -> Any:
-    return need("h5py", "recorded episodes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,11 +31,8 @@ def play(
 ) -> Episode:
     """Let an agent play one episode."""
     wanted = environment.target if target is None else target
-    env = make_environment(environment)
-    try:
+    with closing(make_environment(environment)) as env:
         states, rewards = zip(*_steps(agent, env, seed, wanted), strict=True)
-    finally:
-        env.close()
     return Episode(np.array(states, np.float32), np.array(rewards, np.float32), wanted)
 
 
@@ -51,16 +49,14 @@ def film(
     """Write every third frame of the first steps of an episode as a GIF; None where there is no
     renderer (set MUJOCO_GL to egl or osmesa on a machine without a screen)."""
     wanted = environment.target if target is None else target
-    env = make_environment(environment, render_mode="rgb_array", width=240, height=240)
+    screen = {"render_mode": "rgb_array", "width": 240, "height": 240}
     frames: list[Any] = []
-    try:
+    with closing(make_environment(environment, **screen)) as env:
         for step, _ in zip(range(steps), _steps(agent, env, seed, wanted), strict=False):
             if step == 0 and not _renders(env):
                 return None
             if step % every == 0:
                 frames.append(env.render())
-    finally:
-        env.close()
     image = need("PIL.Image", "moving pictures")
     pictures = [image.fromarray(frame).quantize(64) for frame in frames]
     content = io.BytesIO()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,8 +53,7 @@ def evaluate(
     if episodes < 1:
         raise ValueError(f"episodes is {episodes}; expected an integer of at least 1")
     wanted = environment.target if target is None else target
-    envs = make_environments(environment, episodes)
-    try:
+    with closing(make_environments(environment, episodes)) as envs:
         states, _ = envs.reset(seed=[seed * 10_000 + i for i in range(episodes)])
         agent.reset(episodes, wanted)
         playing = np.ones(episodes, dtype=bool)
@@ -70,8 +70,6 @@ def evaluate(
             # an environment that has ended begins anew and plays on until all have; nobody counts
             playing &= ~(ended | cut)
             rewards = torch.from_numpy(gained)
-    finally:
-        envs.close()
     returns = tuple(totals.tolist())
     return Evaluation(
         target=wanted,
@@ -81,3 +79,22 @@ def evaluate(
         decisions=decisions,
         seconds=seconds,
     )
+
+
+def decisions_per_second(
+    agent: WindowAgent, *, decisions: int, after: int | None = None, episodes: int = 1
+) -> float:
+    """The pace of an agent in random states over `decisions` actions, after some steps: as many as
+    its context has, unless told. For an agent that starts its memory anew, `decisions` should be
+    half its context, so that one new start is among them.
+    """
+    if decisions < 1:
+        raise ValueError(f"decisions is {decisions}; expected an integer of at least 1")
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn(16, episodes, agent.model.state_dim, generator=generator)
+    agent.reset(episodes, 1.0)
+    agent.fill(agent.context if after is None else after, states)
+    began = time.perf_counter()
+    for t in range(decisions):
+        agent.act(states[t % len(states)], torch.zeros(episodes))
+    return episodes * decisions / (time.perf_counter() - began)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ...models.decision import DecisionTransformer
 from ..base import Task
 from ..buckets import shuffled_batches
-from ..objective import Found, Objective, RunResult
+from ..objective import Ended, Found, Objective, RunResult
 from .agents import make_agent
 from .environments import Environment, check_fits
 from .judge import Evaluation, evaluate
@@ -126,14 +126,8 @@ class Decision(Objective[DecisionConfig, ContextBatch]):
         pieces = range(0, len(self.examples), math.ceil(len(self.examples) / LOOKED_AT))
         return [self.examples.__getitems__(list(pieces))]
 
-    def result(
-        self,
-        fabric: Fabric,
-        model: nn.Module,
-        best: Mapping[str, Any] | None,
-        last: float,
-        found: Found | None,
-    ) -> dict[str, Any]:
+    def result(self, fabric: Fabric, model: nn.Module, ended: Ended) -> dict[str, Any]:
+        found = ended.found
         played = self._play(fabric, model, FINAL) if found is None else found.whole
         return {
             "target": played.target,

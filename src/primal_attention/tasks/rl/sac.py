@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,7 @@ def train_sac(
     sac = need("stable_baselines3", "policies trained here").SAC
     checkpoints = path.with_name(f".{path.stem}.checkpoints")
     checkpoints.mkdir(parents=True, exist_ok=True)
-    env = gymnasium.make(environment.id)
-    try:
+    with closing(gymnasium.make(environment.id)) as env:
         learner = _begin_or_go_on(sac, env, checkpoints, steps, seed)
 
         def after_step(*_: Any) -> bool:
@@ -57,8 +57,6 @@ def train_sac(
 
         left = steps - learner.num_timesteps
         learner.learn(left, callback=after_step, reset_num_timesteps=False)
-    finally:
-        env.close()
     weights = {
         name: tensor.detach().cpu().numpy()
         for name, tensor in learner.policy.state_dict().items()

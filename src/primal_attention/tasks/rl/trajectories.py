@@ -19,6 +19,7 @@ Floats = npt.NDArray[np.float32]
 Booleans = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.int64]
 
+DIMENSIONS = {"observations": 2, "actions": 2, "rewards": 1, "terminals": 1, "timeouts": 1}
 SMALLEST_STD = 1e-3  # a state that hardly changes is not blown up
 
 
@@ -36,9 +37,6 @@ class Trajectories:
     rewards: Floats  # (steps,)
     terminals: Booleans  # (steps,)
     timeouts: Booleans  # (steps,)
-
-    def __post_init__(self) -> None:
-        self._check()
 
     def __len__(self) -> int:
         """The number of episodes."""
@@ -103,40 +101,26 @@ class Trajectories:
 
     def subset(self, episodes: Sequence[int] | Integers) -> Trajectories:
         """The episodes with these numbers, in their order."""
-        wanted = np.asarray(episodes, dtype=np.int64)
-        if len(wanted) == 0:
+        if len(episodes) == 0:
             raise ValueError("no episodes are asked for; expected at least one")
-        spans = [np.arange(self.starts[e], self.starts[e] + self.lengths[e]) for e in wanted]
+        spans = [np.arange(self.starts[e], self.starts[e] + self.lengths[e]) for e in episodes]
         rows = np.concatenate(spans)
-        timeouts = self.timeouts[rows].copy()
+        found = {name: getattr(self, name)[rows] for name in DIMENSIONS}
         ends = np.cumsum([len(span) for span in spans]) - 1
-        timeouts[ends] |= ~self.terminals[rows][ends]  # the last of all may have had no mark
-        return Trajectories(
-            self.name,
-            self.observations[rows],
-            self.actions[rows],
-            self.rewards[rows],
-            self.terminals[rows],
-            timeouts,
-        )
+        found["timeouts"][ends] |= ~found["terminals"][ends]  # the last of all may have had no mark
+        return Trajectories(self.name, **found)
 
     def fingerprint(self) -> str:
         """A hash of all that a model may learn from."""
         digest = hashlib.sha256()
-        for field in (self.observations, self.actions, self.rewards, self.terminals, self.timeouts):
+        for field in (getattr(self, name) for name in DIMENSIONS):
             digest.update(repr((field.shape, field.dtype.str)).encode())
             digest.update(np.ascontiguousarray(field).tobytes())
         return digest.hexdigest()
 
-    def _check(self) -> None:
-        fields = {
-            "observations": (self.observations, 2),
-            "actions": (self.actions, 2),
-            "rewards": (self.rewards, 1),
-            "terminals": (self.terminals, 1),
-            "timeouts": (self.timeouts, 1),
-        }
-        for field, (array, dimensions) in fields.items():
+    def __post_init__(self) -> None:
+        for field, dimensions in DIMENSIONS.items():
+            array = getattr(self, field)
             if array.ndim != dimensions:
                 raise DataError(
                     f"{self.name}: {field} has shape {array.shape}; expected {dimensions} "

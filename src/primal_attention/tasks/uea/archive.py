@@ -47,30 +47,25 @@ class Facts:
         )
 
 
-def _facts(
-    about: str,
-    cases: tuple[int, int],
-    channels: int,
-    length: int | tuple[tuple[int, int], tuple[int, int]],
-    classes: int,
-) -> Facts:
-    each = ((length, length), (length, length)) if isinstance(length, int) else length
-    return Facts(about, cases, channels, (Range(*each[0]), Range(*each[1])), classes)
+def _all(length: int) -> tuple[Range, Range]:
+    return Range(length, length), Range(length, length)
 
 
 # fmt: off
 ARCHIVE: Mapping[str, Facts] = {
-    "BasicMotions": _facts("activity from a smart watch", (40, 40), 6, 100, 4),
-    "EthanolConcentration": _facts("ethanol in whisky from spectra", (261, 263), 3, 1751, 4),
-    "FaceDetection": _facts("face or scrambled picture, from MEG", (5890, 3524), 144, 62, 2),
-    "Handwriting": _facts("letter from a smart watch", (150, 850), 3, 152, 26),
-    "Heartbeat": _facts("normal or abnormal heart sound", (204, 205), 61, 405, 2),
-    "JapaneseVowels": _facts("speaker of two vowels", (270, 370), 12, ((7, 26), (7, 29)), 9),
-    "PEMS-SF": _facts("day of the week from road traffic", (267, 173), 963, 144, 7),
-    "SelfRegulationSCP1": _facts("cursor up or down, from EEG", (268, 293), 6, 896, 2),
-    "SelfRegulationSCP2": _facts("cursor up or down, from EEG", (200, 180), 7, 1152, 2),
-    "SpokenArabicDigits": _facts("spoken digit", (6599, 2199), 13, ((4, 93), (7, 83)), 10),
-    "UWaveGestureLibrary": _facts("gesture from an accelerometer", (120, 320), 3, 315, 8),
+    "BasicMotions": Facts("activity from a smart watch", (40, 40), 6, _all(100), 4),
+    "EthanolConcentration": Facts("ethanol in whisky from spectra", (261, 263), 3, _all(1751), 4),
+    "FaceDetection": Facts("face or scrambled picture, from MEG", (5890, 3524), 144, _all(62), 2),
+    "Handwriting": Facts("letter from a smart watch", (150, 850), 3, _all(152), 26),
+    "Heartbeat": Facts("normal or abnormal heart sound", (204, 205), 61, _all(405), 2),
+    "JapaneseVowels": Facts(
+        "speaker of two vowels", (270, 370), 12, (Range(7, 26), Range(7, 29)), 9
+    ),
+    "PEMS-SF": Facts("day of the week from road traffic", (267, 173), 963, _all(144), 7),
+    "SelfRegulationSCP1": Facts("cursor up or down, from EEG", (268, 293), 6, _all(896), 2),
+    "SelfRegulationSCP2": Facts("cursor up or down, from EEG", (200, 180), 7, _all(1152), 2),
+    "SpokenArabicDigits": Facts("spoken digit", (6599, 2199), 13, (Range(4, 93), Range(7, 83)), 10),
+    "UWaveGestureLibrary": Facts("gesture from an accelerometer", (120, 320), 3, _all(315), 8),
 }
 # fmt: on
 

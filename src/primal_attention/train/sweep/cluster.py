@@ -12,9 +12,8 @@ from typing import Any
 from ...runs.errors import RunError
 from ...runs.extras import needs_extra
 from ..config import EngineConfig, config_of
-from .configs import key_of
 from .runner import Found, More
-from .store import DEATHS, Outcome, Store
+from .store import DEATHS, Outcome, Store, key_of
 from .trial import Terms, is_open, run_trial
 
 WAIT_SECONDS = 1.0
@@ -41,7 +40,8 @@ def work_on_cluster(
     """
     if min(cpus, gpus) < 0 or not max(cpus, gpus) > 0:
         raise RunError(f"a run needs {cpus:g} CPUs and {gpus:g} GPUs; expected more than 0 of one")
-    ray = _ray()
+    with needs_extra("ray", "a cluster needs"):
+        ray = import_module("ray")
     _check(address)
     try:
         ray.init(address=address, logging_level="ERROR", log_to_driver=False)
@@ -137,8 +137,3 @@ def _task(
         return late.to_dict()
     outcome = run_trial(config, Store(root), terms)
     return None if outcome is None else outcome.to_dict()
-
-
-def _ray() -> Any:
-    with needs_extra("ray", "a cluster needs"):
-        return import_module("ray")

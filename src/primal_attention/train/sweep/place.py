@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from ...tasks import get_task
 from ..config import EngineConfig
 from ..events import Observer
-from .configs import key_of
 from .runner import Found, More, work, work_in_processes
 from .search import search
 from .space import Space, grid, trials
 from .stopping import MedianRule
-from .store import Outcome, Store
+from .store import Outcome, Store, key_of
 from .trial import Terms, reopen
 
 

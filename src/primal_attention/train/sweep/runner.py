@@ -14,8 +14,7 @@ from typing import Any
 from ...runs.errors import RunError
 from ..config import EngineConfig, config_of
 from ..events import Observer
-from .configs import key_of
-from .store import DEATHS, Outcome, Store
+from .store import DEATHS, Outcome, Store, key_of
 from .trial import Terms, is_open, run_trial
 
 Found = Callable[[Outcome], None]

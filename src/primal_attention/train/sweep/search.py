@@ -17,10 +17,9 @@ from ...runs.extras import needs_extra
 from ...runs.files import explained, read_json, write_json
 from ...runs.folder import locked
 from ..config import EngineConfig
-from .configs import key_of
 from .runner import More
 from .space import Range, Space, trials
-from .store import Outcome, Store
+from .store import Outcome, Store, key_of
 from .trial import COMPARED
 
 FILE = "search.json"
@@ -43,7 +42,8 @@ def search(
     was stopped, its best so far). The points are in search.json, so a search that was interrupted
     goes on, and a larger count makes it longer. It ends earlier where no new points are found.
     """
-    optuna = _optuna()
+    with needs_extra("search", "a search needs"):
+        optuna = import_module("optuna")
     if count < 1:
         raise ValueError(f"the number of points to search is {count}; expected at least 1")
     distributions = {name: _distribution(optuna, values) for name, values in space.items()}
@@ -146,8 +146,3 @@ def _read(base: EngineConfig, store: Store, space: Space) -> list[dict[str, Any]
         raise RunError(f"{path} is a search in another space; expected the same, or another folder")
     points: list[dict[str, Any]] = found["points"]
     return points
-
-
-def _optuna() -> Any:
-    with needs_extra("search", "a search needs"):
-        return import_module("optuna")

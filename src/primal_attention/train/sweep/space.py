@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-import types
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any, TypeVar
 
 from ...grammar import parse_value
 from ...names import unknown
-from ..config import EngineConfig, RunConfig
+from ..config import EngineConfig, RunConfig, kind_of
 
 # what the sweep itself decides, or what does not change a result
 NOT_SWEPT = {
@@ -58,8 +57,7 @@ def parse_space(
             raise ValueError(unknown("setting", name, known))
         if name in space:
             raise ValueError(f"{name} is given twice; expected it once")
-        kind = _kind(hints[name])
-        space[name] = _parse(name, text, kind, _takes_none(hints[name]))
+        space[name] = _parse(name, text, *kind_of(hints[name]))
     return space
 
 
@@ -70,9 +68,8 @@ def grid(space: Space) -> list[dict[str, Any]]:
             raise ValueError(
                 f"{name} is a range; expected a list of values, or a search with --search N"
             )
-    names = list(space)
-    lists = [typing.cast("tuple[Any, ...]", space[name]) for name in names]
-    return [dict(zip(names, point, strict=True)) for point in itertools.product(*lists)]
+    lists = typing.cast("list[tuple[Any, ...]]", list(space.values()))
+    return [dict(zip(space, point, strict=True)) for point in itertools.product(*lists)]
 
 
 def varied(space: Space) -> list[str]:
@@ -132,12 +129,3 @@ def _value(name: str, text: str, kind: type, none: bool) -> Any:
     except (ValueError, KeyError):
         expected = {int: "an integer", float: "a number", bool: "true or false"}.get(kind, "a word")
         raise ValueError(f"{name} is {text!r}; expected {expected}") from None
-
-
-def _kind(hint: Any) -> type:
-    parts = [part for part in typing.get_args(hint) if part is not type(None)]
-    return typing.cast(type, parts[0] if isinstance(hint, types.UnionType) else hint)
-
-
-def _takes_none(hint: Any) -> bool:
-    return isinstance(hint, types.UnionType)

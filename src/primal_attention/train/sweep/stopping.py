@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import statistics
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ...tasks.objective import RunResult
-from ...tasks.stores import Building
-from ..events import EpochEvent, Observer, RunStart, StepEvent
+from ..events import Audience, EpochEvent, Observer, RunStart, StepEvent
 
 
 class Stopper(Observer):
@@ -104,32 +102,15 @@ class Several(Observer):
     """Passes the events on to several observers; all are told before one of them stops the run."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
-        self._observers = list(observers)
+        self._audiences = [Audience(one, self._ask) for one in observers]
+        self._asked = False
 
-    def building(self, event: Building) -> None:
-        self._tell(lambda one: one.building(event))
+    def _ask(self) -> None:
+        self._asked = True
 
-    def run_started(self, start: RunStart) -> None:
-        self._tell(lambda one: one.run_started(start))
-
-    def step(self, event: StepEvent) -> None:
-        self._tell(lambda one: one.step(event))
-
-    def epoch(self, event: EpochEvent) -> None:
-        self._tell(lambda one: one.epoch(event))
-
-    def finished(self, result: RunResult) -> None:
-        self._tell(lambda one: one.finished(result))
-
-    def _tell(self, tell: Callable[[Observer], None]) -> None:
-        interrupted = False
-        for observer in list(self._observers):
-            try:
-                tell(observer)
-            except KeyboardInterrupt:
-                interrupted = True
-            except Exception as error:  # a display that broke must not end deadlines
-                self._observers.remove(observer)
-                warnings.warn(f"{type(observer).__name__} failed: {error}", stacklevel=2)
-        if interrupted:
+    def told(self, method: str, event: Any) -> None:
+        for audience in self._audiences:  # a display that broke must not end deadlines
+            audience.tell(method, event)
+        if self._asked:
+            self._asked = False
             raise KeyboardInterrupt

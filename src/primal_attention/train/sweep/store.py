@@ -20,11 +20,22 @@ from typing import Any, Literal
 from ...runs.errors import RunError
 from ...runs.files import explained
 from ...runs.folder import folder_stem
-from ..config import EngineConfig
-from .configs import key_of
+from ...tasks import get_task
+from ..config import EngineConfig, digest
 
 Status = Literal["finished", "stopped", "failed", "paused"]
 DEATHS = 3  # that a run may cause before it counts as failed
+
+
+def data_of(config: EngineConfig) -> str:
+    """Where the data of a run lies, if the task's name does not say which data it is; else ""."""
+    return get_task(config.task).place(config.data_dir)
+
+
+def key_of(config: EngineConfig) -> str:
+    """What a store knows a run by: a hash of its settings, and of the place of such data."""
+    settings, data = config.fingerprint(), data_of(config)
+    return digest({"settings": settings, "data": data}) if data else settings
 
 
 @dataclass(frozen=True)
@@ -67,11 +78,7 @@ class Outcome:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
-        return {
-            **dataclasses.asdict(self),
-            "settings": dict(self.settings),
-            "curve": list(self.curve),
-        }
+        return dataclasses.asdict(self) | {"curve": list(self.curve)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Outcome:

@@ -11,9 +11,8 @@ from typing import Any
 
 from ...runs.statistics import mean_interval
 from ..config import EngineConfig
-from .configs import key_of
 from .space import value_at
-from .store import Outcome
+from .store import Outcome, key_of
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from ...runs.files import read_json
 from ...runs.metrics import read_metrics
 from ...tasks import get_task
 from ...tasks.objective import RunResult
+from .. import resume, train
 from ..config import EngineConfig, config_of
 from ..events import Observer
 from ..run import read_result
-from .configs import data_of, do, key_of
 from .stopping import Deadline, MedianRule, Several, StopHopeless, Stopper
-from .store import DEATHS, Outcome, Status, Store
+from .store import DEATHS, Outcome, Status, Store, data_of, key_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,24 +82,29 @@ def _run(config: EngineConfig, store: Store, terms: Terms, observer: Observer | 
     run = store.folder(config)
     stoppers = _stoppers(config, store, terms, run)
     audience = Several([*stoppers, *([observer] if observer else [])])
-    common: dict[str, Any] = {
-        "fingerprint": key_of(config),
-        "settings": config.to_dict(),
-        "run": str(run),
-        "data": data_of(config),
-    }
     try:
-        result = do(config, run, audience)
+        result = _train(config, run, audience)
     except KeyboardInterrupt:
         asked = next((one for one in stoppers if one.reason is not None), None)
         if asked is None:  # the user
             raise
         status: Status = "paused" if isinstance(asked, Deadline) else "stopped"
-        return Outcome(**common, status=status, reason=asked.reason, curve=curve(config, run))
+        return _outcome(config, status, run, reason=asked.reason)
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        return Outcome(**common, status="failed", reason=reason, curve=curve(config, run))
+        return _outcome(config, "failed", run, reason=reason)
     return finished(config, result)
+
+
+def _train(config: EngineConfig, run: Path, observer: Observer) -> RunResult:
+    """Train in a folder, or go on in it."""
+    if run.exists():
+        result = resume(run, observer=observer)
+    else:
+        result = train(config, root=run.parent, name=run.name, observer=observer)
+    if not isinstance(result, RunResult):
+        raise TypeError(f"{run} is a folder of seeds; expected one run")
+    return result
 
 
 def _stoppers(config: EngineConfig, store: Store, terms: Terms, run: Path) -> list[Stopper]:
@@ -137,19 +142,16 @@ def curve(config: EngineConfig, run: Path) -> tuple[float, ...]:
 
 def finished(config: EngineConfig, result: RunResult) -> Outcome:
     """The outcome of a run that has a result."""
-    return Outcome(
-        fingerprint=key_of(config),
-        status="finished",
-        settings=config.to_dict(),
-        run=str(result.run),
-        label=result.meaning,
-        accuracy=result.share,
-        selected=result.selected,
-        cases=result.cases,
+    return _outcome(
+        config, "finished", result.run,
+        label=result.meaning, accuracy=result.share, selected=result.selected, cases=result.cases,
         seconds=result.seconds,
-        curve=curve(config, result.run),
-        data=data_of(config),
-    )
+    )  # fmt: skip
+
+
+def _outcome(config: EngineConfig, status: Status, run: Path, **found: Any) -> Outcome:
+    found |= {"run": str(run), "curve": curve(config, run), "data": data_of(config)}
+    return Outcome(key_of(config), status, config.to_dict(), **found)
 
 
 def adopt(store: Store, folder: Path | str) -> int:
