@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import copy
 import sys
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -132,46 +134,37 @@ def _expect_same_past(ignore: Tensor | None, past: int, state: Any) -> Tensor | 
 # -- encoders --------------------------------------------------------------------------------------
 
 
-class ViTAdapter:
-    """ViT and DeiT."""
+@dataclass
+class EncoderAdapter:
+    """An encoder's attention of four linear layers: its classes, and what its parts are called."""
 
-    name = "transformers/vit"
+    name: str
+    classes: tuple[str, ...]
+    heads: str
+    projections: tuple[str, str, str, str]  # of queries, keys, values and outputs
+    dropout: str
 
-    def read(self, module: Any, parent: nn.Module) -> Source | None:
-        if not is_transformers(module, "ViTAttention", "DeiTAttention"):
+    def read(self, module: nn.Module, parent: nn.Module) -> Source | None:
+        if not is_transformers(module, *self.classes):
             return None
+        heads, dropout = attrgetter(self.heads, self.dropout)(module)
+        query, key, value, output = map(projection, attrgetter(*self.projections)(module))
         return Source(
-            num_heads=module.num_attention_heads,
-            query=projection(module.q_proj),
-            key=projection(module.k_proj),
-            value=projection(module.v_proj),
-            output=projection(module.o_proj),
-            dropout=module.attention_dropout,
+            num_heads=heads, query=query, key=key, value=value, output=output, dropout=dropout
         )
 
     def wrap(self, module: nn.Module, primal: nn.Module) -> Converted:
         return HuggingFaceConverted(primal)
 
 
-class DistilBertAdapter:
-    """DistilBERT."""
-
-    name = "transformers/distilbert"
-
-    def read(self, module: Any, parent: nn.Module) -> Source | None:
-        if not is_transformers(module, "DistilBertSelfAttention"):
-            return None
-        return Source(
-            num_heads=module.n_heads,
-            query=projection(module.q_lin),
-            key=projection(module.k_lin),
-            value=projection(module.v_lin),
-            output=projection(module.out_lin),
-            dropout=module.dropout.p,
-        )
-
-    def wrap(self, module: nn.Module, primal: nn.Module) -> Converted:
-        return HuggingFaceConverted(primal)
+VIT = EncoderAdapter(
+    "transformers/vit", ("ViTAttention", "DeiTAttention"), "num_attention_heads",
+    ("q_proj", "k_proj", "v_proj", "o_proj"), "attention_dropout",
+)  # fmt: skip
+DISTILBERT = EncoderAdapter(
+    "transformers/distilbert", ("DistilBertSelfAttention",), "n_heads",
+    ("q_lin", "k_lin", "v_lin", "out_lin"), "dropout.p",
+)  # fmt: skip
 
 
 class BertAdapter:

@@ -105,21 +105,15 @@ def _watched(model: nn.Module, found: list[Found], see: See) -> Iterator[None]:
         else one.module.register_forward_pre_hook(hook(one), with_kwargs=True)
         for one in found
     ]
-    implementation = _implementation(model)
+    choose: Any = getattr(model, "set_attn_implementation", None)  # of Hugging Face
+    before = None if choose is None else getattr(model.config, "_attn_implementation", None)
     try:
-        if implementation is not None:
-            model.set_attn_implementation("eager")  # type: ignore[operator]
+        if before is not None:
+            choose("eager")
         with evaluation(model):
             yield
     finally:
-        if implementation is not None:
-            model.set_attn_implementation(implementation)  # type: ignore[operator]
+        if before is not None:
+            choose(before)
         for handle in handles:
             handle.remove()
-
-
-def _implementation(model: nn.Module) -> str | None:
-    if not hasattr(model, "set_attn_implementation"):
-        return None
-    name = getattr(model.config, "_attn_implementation", None)
-    return None if name == "eager" else name

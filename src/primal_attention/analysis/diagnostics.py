@@ -150,7 +150,8 @@ def _diagnose(layer: PrimalAttention, call: Sequences) -> dict[str, Tensor | Non
     k = min(layer.rank, sigma.shape[-1])
     inverse = 1.0 / sigma[..., :k].clamp(min=torch.finfo(wide).tiny)
     scaled = (lam / counts[0].unsqueeze(-1)).sort(-1).values[..., :k]  # (B, h, k)
-    out_e, out_r = _output_maps(layer, wide)  # (h, s, d) each
+    w_out = layer.maps(wide).w_out.unflatten(1, (2, layer.num_heads, layer.rank))  # (d, 2, h, s)
+    out_e, out_r = w_out.permute(1, 2, 3, 0)  # from the scores of each head to the output
     part_e, part_r = ((x @ m).square().sum((-2, -1)) for x, m in ((e, out_e), (r, out_r)))
     total = part_e + part_r
     share = torch.where(total > 0, part_e / torch.where(total > 0, total, 1.0), 0.5)
@@ -180,13 +181,6 @@ def _weights(
     if moments.anchors is None:
         return w_e.expand(batch, -1, -1, -1), w_r.expand(batch, -1, -1, -1), trace
     return moments.anchors.mT @ w_e, moments.anchors.mT @ w_r, trace
-
-
-def _output_maps(layer: PrimalAttention, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The maps from the scores e and r of each head to the output, (h, s, d) each."""
-    w_out = layer.maps(dtype).w_out.unflatten(1, (2, layer.num_heads, layer.rank))  # (d, z, h, s)
-    out_e, out_r = w_out.permute(1, 2, 3, 0)
-    return out_e, out_r
 
 
 def principal_angles(a: Tensor, b: Tensor) -> Tensor:

@@ -46,11 +46,6 @@ class Moments:
     count_q: Tensor
     count_k: Tensor
 
-    @property
-    def metric(self) -> Tensor | None:
-        """M = F_X^T F_X (B, h, p, p), None for the identity."""
-        return None if self.anchors is None else self.anchors.mT @ self.anchors
-
     def core(self) -> Tensor:
         """A matrix (B, h, p, p) with the singular values of K."""
         if self.anchors is None:
@@ -70,8 +65,9 @@ class Moments:
         """
         if self.cross is None:
             return None
-        metric = self.metric
-        inner = self.cross if metric is None else metric @ self.cross
+        inner = self.cross
+        if self.anchors is not None:
+            inner = self.anchors.mT @ self.anchors @ inner
         trace = (inner * inner.mT).sum((-2, -1))
         energy = self.core().square().sum((-2, -1))
         difference, total = (energy - trace).clamp(min=0), (energy + trace).clamp(min=0)

@@ -44,13 +44,10 @@ class ProjectedAttention(Attention):
         self.in_proj_weight = new(self.parts * embed_dim, embed_dim)
         self.in_proj_bias = new(self.parts * embed_dim) if bias else None
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
-        self._reset_projections()
+        ProjectedAttention.reset_parameters(self)  # a subclass has not made all of its own yet
 
     def reset_parameters(self) -> None:
         """As nn.MultiheadAttention: Xavier over W_q, W_k, W_v together, biases zero."""
-        self._reset_projections()
-
-    def _reset_projections(self) -> None:
         nn.init.xavier_uniform_(self.in_proj_weight)
         self.out_proj.reset_parameters()
         for bias in (self.in_proj_bias, self.out_proj.bias):

@@ -17,8 +17,6 @@ from typing import Any
 
 from ..grammar import parse_lengths
 from ..runs.errors import RunError
-from ..runs.files import explained
-from ..runs.folder import create_folder
 from .candidates import (
     MATERIALISED,
     SOFTMAX,
@@ -29,7 +27,7 @@ from .candidates import (
 )
 from .plan import Plan, Watch
 from .results import FILE, Cell, Results, read_results
-from .run import open_meter, run_bench
+from .run import make_folder, open_meter, run_bench
 from .settings import ARENA, Settings, command_words
 from .steps import arena_task
 
@@ -144,9 +142,7 @@ def run_arena(
     from .arena_table import write_arena  # which reads what is written here
 
     plans, watch = plan.plans(), watch or Watch()
-    folder = create_folder("bench", None, "lra", {}) if out is None else Path(out)
-    with explained(f"make {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(out, "lra")
     sizes = {name: _size(own) for name, own in plans.items()}
     title = f"The models of {len(plans)} tasks of the Long-Range Arena"
     cells = sum(len(own.candidates) for own in plans.values())

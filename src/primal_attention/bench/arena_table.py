@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..runs.files import explained, write_bytes, write_json
+from ..runs.files import explained, write_json, write_texts
 from ..runs.tables import to_csv
 from .candidates import MATERIALISED, SOFTMAX
 from .results import Results, Status, short
@@ -18,18 +18,6 @@ LEGEND = (
     "`softmax` is the fused kernel of torch. `primal:data` is PrimalFormer; Primal.+Trans. is "
     "`softmax:materialised+primal:data`, and `softmax+primal:data` with the fused kernel."
 )
-
-
-def titles(found: Mapping[str, Results]) -> dict[str, str]:
-    """The quantities that have a table, with its title."""
-    settings = next(iter(found.values())).settings
-    steps = "training steps" if settings.mode == "training" else "forward passes"
-    return {
-        "seconds_per_1k": f"Seconds per 1,000 {steps} (times faster than softmax materialised, "
-        "and than fused)",
-        "peak_mb": "Peak memory above inputs and parameters, MB (times less than softmax "
-        "materialised, and than fused)",
-    }
 
 
 @dataclass(frozen=True)
@@ -123,16 +111,17 @@ def reasons(cells: Sequence[ArenaCell]) -> list[str]:
     ]
 
 
-def arena_csv(cells: Sequence[ArenaCell]) -> str:
-    names = [f.name for f in dataclasses.fields(ArenaCell)]
-    return to_csv(names, ([getattr(cell, name) for name in names] for cell in cells))
-
-
 def arena_summary(found: Mapping[str, Results], command: str) -> Summary:
     """Of all tasks, {task: results}."""
     cells, first = arena_cells(found), next(iter(found.values()))
     settings = first.settings
     work = "Training steps" if settings.mode == "training" else "Forward passes"
+    titles = {
+        "seconds_per_1k": f"Seconds per 1,000 {work.lower()} (times faster than softmax "
+        "materialised, and than fused)",
+        "peak_mb": "Peak memory above inputs and parameters, MB (times less than softmax "
+        "materialised, and than fused)",
+    }
     return Summary(
         title=f"{work} of the models of the Long-Range Arena: width {settings.width}, "
         f"{settings.heads} heads, {settings.dtype}",
@@ -141,8 +130,7 @@ def arena_summary(found: Mapping[str, Results], command: str) -> Summary:
         f"{settings.repeats} interleaved rounds, ratios medians of those within a round; every "
         "memory figure is from a process of its own.",
         tables={
-            title: [header(cells), *rows(cells, quantity)]
-            for quantity, title in titles(found).items()
+            title: [header(cells), *rows(cells, quantity)] for quantity, title in titles.items()
         },
         missing=reasons(cells),
         document={
@@ -159,7 +147,8 @@ def arena_summary(found: Mapping[str, Results], command: str) -> Summary:
 def write_arena(folder: Path, found: Mapping[str, Results], command: str) -> None:
     """Write lra.json, lra.csv and lra.md."""
     told = arena_summary(found, command)
+    names = [f.name for f in dataclasses.fields(ArenaCell)]
+    csv = to_csv(names, map(dataclasses.astuple, arena_cells(found)))
+    write_texts(folder, {"lra.csv": csv, "lra.md": told.markdown()})
     with explained(f"write into {folder}"):
         write_json(folder / "lra.json", told.document)
-        write_bytes(folder / "lra.csv", arena_csv(arena_cells(found)).encode())
-        write_bytes(folder / "lra.md", told.markdown().encode())

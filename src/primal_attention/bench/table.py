@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from ..runs.files import explained, write_bytes
 from ..runs.tables import to_markdown
 from .results import GROWING, Cell, Results, short
 
@@ -116,10 +114,3 @@ def reasons(results: Results) -> list[str]:
                 line = name, f"{SKIPPED[cell.status]}: {cell.reason}"
                 lines.setdefault(line, []).append(length)
     return [f"{n} at N = {', '.join(map(str, at))}: {text}" for (n, text), at in lines.items()]
-
-
-def write_table(results: Results, folder: Path) -> Path:
-    path = folder / "table.md"
-    with explained(f"write {path}"):
-        write_bytes(path, summary(results).markdown().encode())
-    return path

@@ -38,10 +38,6 @@ class Site:
     def name(self) -> str:
         return self.names[0]
 
-    @property
-    def is_converted(self) -> bool:
-        return isinstance(self.module, Converted)
-
     def read(self) -> Source:
         """What the attention computes; an error that names it where it cannot be converted."""
         try:
@@ -121,7 +117,7 @@ def select(sites: list[Site], layers: Layers, model: nn.Module) -> list[Site]:
     if not sites:
         raise ValueError(_nothing(model))
     chosen = _choose(sites, layers)
-    twice = [site.name for site in chosen if site.is_converted]
+    twice = [site.name for site in chosen if isinstance(site.module, Converted)]
     if twice:
         raise ValueError(
             f"{', '.join(twice)} is converted already; expected another layer, or revert_ first"

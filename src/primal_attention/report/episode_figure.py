@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .style import FORMATS, PALETTE, label_ends, new_figure, save, style
+from .style import FORMATS, PALETTE, End, label_ends, new_figure, save, style
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -42,7 +42,8 @@ def episode(
 
 
 def _lines(axes: Axes, names: Sequence[str], rows: Sequence[npt.NDArray[np.floating]]) -> None:
-    colours = PALETTE[: len(names)]
-    for row, colour in zip(rows, colours, strict=True):
+    ends = []
+    for row, name, colour in zip(rows, names, PALETTE, strict=False):
         axes.plot(range(1, len(row) + 1), row, color=colour, linewidth=1.2)
-    label_ends(axes, [(len(row), float(row[-1])) for row in rows], names, colours)
+        ends.append(End((len(row), float(row[-1])), name, colour))
+    label_ends(axes, ends)

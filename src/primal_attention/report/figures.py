@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .runs import Trained, read_run
-from .style import FORMATS, MUTED, PALETTE, heat_map, label_ends, new_figure, save, style
+from .style import FORMATS, MUTED, PALETTE, End, heat_map, label_ends, new_figure, save, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,7 +94,7 @@ def _curve_panels(panels: Sequence[Axes], runs: Sequence[Trained], names: Sequen
 def _lines(axes: Axes, runs: Sequence[Trained], names: Sequence[str], quantity: str) -> None:
     """One line per run; the selected epoch is marked in the panel of the accuracies."""
     by_steps = _by_steps(runs)
-    ends, labels, colours = [], [], []
+    ends: list[End] = []
     seen: list[float] = []
     for run, name, colour in zip(runs, names, _colours(len(runs)), strict=True):
         curve: dict[int, float] = getattr(run, quantity)
@@ -103,9 +103,7 @@ def _lines(axes: Axes, runs: Sequence[Trained], names: Sequence[str], quantity: 
         steps = (by_steps and run.config.epoch_steps) or 1  # of an epoch
         along, values = [steps * epoch for epoch in curve], list(curve.values())
         axes.plot(along, values, color=colour)
-        ends.append((float(along[-1]), values[-1]))
-        labels.append(name)
-        colours.append(colour)
+        ends.append(End((float(along[-1]), values[-1]), name, colour))
         seen += values
         if quantity == "values" and run.chosen in curve:
             point = steps * run.chosen, curve[run.chosen]
@@ -124,7 +122,7 @@ def _lines(axes: Axes, runs: Sequence[Trained], names: Sequence[str], quantity: 
     if quantity != "values" and min(seen) > 0 and max(seen) > 30 * min(seen):
         axes.set_yscale("log")
     if len(runs) > 1:
-        label_ends(axes, ends, labels, colours)
+        label_ends(axes, ends)
 
 
 def _by_steps(runs: Sequence[Trained]) -> bool:

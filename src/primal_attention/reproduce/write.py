@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..runs.files import explained, write_bytes
-from ..runs.tables import to_csv
+from ..runs.files import write_texts
+from ..runs.tables import to_csv, to_markdown
 from .lines import Line
 from .paper_tables import PaperTable
 
@@ -99,8 +99,7 @@ def as_markdown(
     out = [f"# {found.name}: {found.title}", "", f"Made by `{command}`: {counted(lines)}.", ""]
     shown = [line for line in lines if line.ours is not None]
     if shown:
-        out += [f"| {' | '.join(TITLES)} |", "|---" * len(TITLES) + "|"]
-        out += [f"| {' | '.join(t.replace('|', '/') for t in texts(line))} |" for line in shown]
+        out += [to_markdown(TITLES, ([t.replace("|", "/") for t in texts(x)] for x in shown))]
         minutes = sum(line.seconds for line in shown if "average" not in (line.row, line.column))
         out += ["", f"Training took {minutes / 60:.1f} minutes.", ""]
     partial = [line for line in shown if line.missing]
@@ -147,13 +146,7 @@ def write_all(
     }
     asked = [part, "holdout" if protocol == "holdout" else None, "quick" if quick else None]
     name = "-".join([found.name, *(re.sub(r"[^\w.+=]+", "_", word) for word in asked if word)])
-    written = []
-    with explained(f"write into {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        for kind, text in made.items():
-            written.append(folder / f"{name}.{kind}")
-            write_bytes(written[-1], text.encode())
-    return written
+    return write_texts(folder, {f"{name}.{kind}": text for kind, text in made.items()})
 
 
 def where(cells: Sequence[Line]) -> str:
