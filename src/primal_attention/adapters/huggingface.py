@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .base import Source, class_path, projection
+from .base import Source, class_path, projections
 from .converted import Call, Converted
 from .masks import hidden_pairs, ignored_keys, require
 
@@ -96,18 +96,13 @@ class HuggingFaceConverted(Converted):
             raise ValueError("the attention has no layer_idx; expected one, to find its cache")
         return slot(cache, self.layer_idx)
 
-    def compute(self, call: Call, cache: Any) -> Tensor:
-        """The output, and the state after it into the cache."""
-        out, state = self.attend(call)
-        if cache is not None:
-            self.slot(cache).remember(state, call.x.shape[1])
-        return out
-
     def forward(
         self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
     ) -> tuple[Tensor, None]:
-        call = self.translate(hidden_states, attention_mask, **kwargs)
-        return self.compute(call, kwargs.get("past_key_values")), None
+        out, state = self.attend(self.translate(hidden_states, attention_mask, **kwargs))
+        if (cache := kwargs.get("past_key_values")) is not None:
+            self.slot(cache).remember(state, hidden_states.shape[1])
+        return out, None
 
 
 def _attentions_are_collected() -> bool:
@@ -141,17 +136,15 @@ class EncoderAdapter:
     name: str
     classes: tuple[str, ...]
     heads: str
-    projections: tuple[str, str, str, str]  # of queries, keys, values and outputs
+    parts: tuple[str, str, str, str]  # of queries, keys, values and outputs
     dropout: str
 
     def read(self, module: nn.Module, parent: nn.Module) -> Source | None:
         if not is_transformers(module, *self.classes):
             return None
         heads, dropout = attrgetter(self.heads, self.dropout)(module)
-        query, key, value, output = map(projection, attrgetter(*self.projections)(module))
-        return Source(
-            num_heads=heads, query=query, key=key, value=value, output=output, dropout=dropout
-        )
+        parts = projections(*attrgetter(*self.parts)(module))
+        return Source(num_heads=heads, **parts, dropout=dropout)
 
     def wrap(self, module: nn.Module, primal: nn.Module) -> Converted:
         return HuggingFaceConverted(primal)
@@ -181,10 +174,7 @@ class BertAdapter:
         inner = module.self
         return Source(
             num_heads=inner.num_attention_heads,
-            query=projection(inner.query),
-            key=projection(inner.key),
-            value=projection(inner.value),
-            output=projection(module.output.dense),
+            **projections(inner.query, inner.key, inner.value, module.output.dense),
             causal=is_causal(inner),
             dropout=inner.dropout.p,
         )

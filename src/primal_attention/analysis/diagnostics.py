@@ -171,9 +171,9 @@ def _weights(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`W_e|X` and `W_r|X (B, h, p, s)` and the trace of (11), (B, h)."""
     wide = moments.triangle_q.dtype
-    if moments.dual_e is not None and moments.dual_r is not None:
+    if moments.duals is not None:
         scale = 1.0 / moments.count_k.clamp(min=1).to(wide)[:, None, None, None]
-        w_e, w_r = moments.dual_r * scale, moments.dual_e * scale
+        w_r, w_e = (dual * scale for dual in moments.duals)
         return w_e, w_r, trace_term(w_e, w_r)
     batch = len(moments.count_q)
     w_e, w_r = layer.w_e.to(wide), layer.w_r.to(wide)

@@ -33,18 +33,17 @@ class Moments:
 
     `triangle_q, triangle_k (B, h, p, p)`: R_q and R_k. `cross (B, h, p, p)`: Phi_k^T Phi_q, of
     self-attention where asked for, else None. `anchors (B, h, n, p)`: F_X, None for the identity.
-    `dual_e, dual_r (B, h, p, s)`: sums `phi_q h_e^T` and `phi_k h_r^T` of tied weights, else
-    None. `count_q, count_k (B,)`: valid positions.
+    `duals`, each (B, h, p, s): sums `phi_q h_e^T` and `phi_k h_r^T` of tied weights, else None.
+    `count_q, count_k (B,)`: valid positions.
     """
 
     triangle_q: Tensor
     triangle_k: Tensor
-    cross: Tensor | None
-    anchors: Tensor | None
-    dual_e: Tensor | None
-    dual_r: Tensor | None
     count_q: Tensor
     count_k: Tensor
+    cross: Tensor | None = None
+    anchors: Tensor | None = None
+    duals: list[Tensor] | None = None
 
     def core(self) -> Tensor:
         """A matrix (B, h, p, p) with the singular values of K."""
@@ -77,7 +76,7 @@ class Moments:
 @torch.no_grad()
 def primal_moments(layer: PrimalAttention, call: Sequences, *, products: bool = False) -> Moments:
     """The moments of a primal layer on one call, chunk by chunk where its features allow it; with
-    `products` also `cross`, and `dual_e` and `dual_r` of tied weights.
+    `products` also `cross`, and `duals` of tied weights.
 
     Tied causal layers have a triangular kernel, which is no product of factors: ValueError.
     """
@@ -85,11 +84,7 @@ def primal_moments(layer: PrimalAttention, call: Sequences, *, products: bool = 
         return _by_chunks(layer, call, products)
     # Features that are normalised over all positions need them all at once.
     factors = layer.factors(call.x, None if call.is_self else call.y, call.ignore)
-    a, b = factors.a, factors.b
-    return Moments(
-        _triangle(a), _triangle(b), None, None, None, None,
-        _count_q(call), WHOLE.count(call.y, call.ignore),
-    )  # fmt: skip
+    return Moments(_triangle(factors.a), _triangle(factors.b), *_counts(call))
 
 
 def _by_chunks(layer: PrimalAttention, call: Sequences, products: bool) -> Moments:
@@ -108,11 +103,8 @@ def _by_chunks(layer: PrimalAttention, call: Sequences, products: bool) -> Momen
         _, rows = anchor_rows(call.y, call.ignore, layer.anchors, layer.anchor_rule)
         heads = rows.unflatten(-1, (layer.num_heads, layer.head_dim)).transpose(1, 2)
         anchors = heads.to(_wide(rows))  # (B, h, n, p)
-    dual_e, dual_r = keys.duals if keys.duals is not None else (None, None)
-    return Moments(
-        queries.triangles[0], keys.triangles[1], keys.cross, anchors, dual_e, dual_r,
-        _count_q(call), WHOLE.count(call.y, call.ignore),
-    )  # fmt: skip
+    triangles = queries.triangles[0], keys.triangles[1]
+    return Moments(*triangles, *_counts(call), keys.cross, anchors, keys.duals)
 
 
 class _Sums:
@@ -176,8 +168,10 @@ def _grow(triangle: Tensor, rows: Tensor) -> Tensor:
     return grown
 
 
-def _count_q(call: Sequences) -> Tensor:
-    return WHOLE.count(call.x, call.ignore if call.is_self else None)
+def _counts(call: Sequences) -> tuple[Tensor, Tensor]:
+    """The valid positions that ask and that are asked, (B,) each."""
+    queries = WHOLE.count(call.x, call.ignore if call.is_self else None)
+    return queries, WHOLE.count(call.y, call.ignore)
 
 
 def _wide(x: Tensor) -> torch.dtype:

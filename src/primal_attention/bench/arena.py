@@ -24,6 +24,7 @@ from .candidates import (
     choose_candidates,
     default_candidates,
     parse_candidate,
+    with_references,
 )
 from .plan import Plan, Watch
 from .results import FILE, Cell, Results, read_results
@@ -59,12 +60,11 @@ class ArenaPlan:
 
     def plans(self) -> dict[str, Plan]:
         """The benchmark of every task, with both kinds of softmax, which the ratios refer to."""
-        texts = [candidate.text for candidate in self.candidates]
-        missing = [parse_candidate(t) for t in (MATERIALISED, SOFTMAX) if t not in texts]
+        candidates = with_references(self.candidates, (MATERIALISED, SOFTMAX))
         return {
             name: Plan(
                 self._settings(name),
-                (*missing, *self.candidates),
+                candidates,
                 (arena_task(name).padded_length if self.length is None else self.length,),
                 self.cell_budget,
             )

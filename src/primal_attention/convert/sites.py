@@ -15,6 +15,7 @@ from ..adapters.converted import Converted, converted_layers
 
 Layers = str | int | range | slice | re.Pattern[str] | Callable[[str, nn.Module], bool]
 
+MOST_NAMED = 6  # attentions in a message
 _WRAPPERS = (
     "DistributedDataParallel",
     "DataParallel",
@@ -172,13 +173,12 @@ def _no_match(layers: object, sites: list[Site]) -> str:
     names = [name for site in sites for name in site.names]
     text = layers.pattern if isinstance(layers, re.Pattern) else layers
     near = difflib.get_close_matches(text, names, n=3, cutoff=0.3) if isinstance(text, str) else []
-    hint = f"the nearest are {', '.join(near)}" if near else f"the attentions are {_short(names)}"
+    first = [*names[:MOST_NAMED], "..."] if len(names) > MOST_NAMED else names
+    hint = (
+        f"the nearest are {', '.join(near)}" if near else f"the attentions are {', '.join(first)}"
+    )
     what = getattr(layers, "__name__", None) or repr(text)
     return f"layers = {what} matches none of {len(sites)} attentions; {hint}"
-
-
-def _short(names: list[str], most: int = 6) -> str:
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def _nothing(model: nn.Module) -> str:
@@ -220,9 +220,4 @@ def put(model: nn.Module, names: Iterable[str], module: nn.Module) -> None:
     """Let every path lead to a module."""
     for name in names:
         parent, _, attribute = name.rpartition(".")
-        holder = model.get_submodule(parent)
-        if attribute not in holder._modules:
-            raise ValueError(
-                f"there is no {name} in {type(model).__name__}; expected the model's own"
-            )
-        holder._modules[attribute] = module
+        model.get_submodule(parent)._modules[attribute] = module

@@ -38,8 +38,8 @@ def growth(folder: Path | str, *, formats: Sequence[str] = FORMATS) -> list[Path
     if not any(results.series(name, "seconds") for name in results.candidates):
         raise RunError(f"{folder} has no measured time; expected at least one")
     with style():
-        figure = new_figure(12.0, max(4.2, 0.32 * len(results.candidates) + 1.4))
-        figure.suptitle(results.settings.title, x=0.01, ha="left", fontsize=11)
+        height = max(4.2, 0.32 * len(results.candidates) + 1.4)
+        figure = new_figure(12.0, height, results.settings.title)
         time, memory = figure.subplots(1, 2)
         _lines(time, results, "seconds", 1e3)
         _lines(memory, results, "peak_mb", 1.0)

@@ -26,12 +26,10 @@ def episode(
 ) -> list[Path]:
     """The return collected and the return still asked for, and the first entries of the state."""
     collected = np.cumsum(played.rewards, dtype=np.float64)
-    steps = len(collected)
     names = environment.states or tuple(f"state {i}" for i in range(min(4, played.states.shape[1])))
     with style():
-        figure = new_figure(7.5, 4.6)
-        title = f"{environment.id}: {collected[-1]:.0f} in {steps} steps, asked for"
-        figure.suptitle(f"{title} {played.target:.0f}", x=0.01, ha="left")
+        title = f"{environment.id}: {collected[-1]:.0f} in {len(collected)} steps, asked for"
+        figure = new_figure(7.5, 4.6, f"{title} {played.target:.0f}")
         above, below = figure.subplots(2, 1, sharex=True)
         _lines(above, ["collected", "still asked for"], [collected, played.target - collected])
         above.set_title("Return")

@@ -21,7 +21,6 @@ from .style import FORMATS, MUTED, PALETTE, End, heat_map, label_ends, new_figur
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MOST_COUNTS = 30  # classes; a larger matrix shows colours without counts
 
@@ -30,8 +29,7 @@ def curves(run: Path | str, *, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Task loss, KSVD loss and accuracy by epoch: curves.png and curves.svg in the run folder."""
     found = read_run(run)
     with style():
-        figure = new_figure(10.5, 3.2)
-        _headline(figure, f"{found.title}\n{_outcome(found)}")
+        figure = new_figure(10.5, 3.2, f"{found.title}\n{_outcome(found)}")
         _curve_panels(figure.subplots(1, 3), [found], [""])
         return save(figure, found.path / "curves", formats)
 
@@ -61,9 +59,8 @@ def compare(
         raise ValueError("compare was given no run; expected {name: run folder}")
     names, found = list(runs), [read_run(run) for run in runs.values()]
     with style():
-        figure = new_figure(12.5, 7.6 if matrices else 3.4)
+        figure = new_figure(12.5, 7.6 if matrices else 3.4, _common_title(found))
         parts = figure.subfigures(2 if matrices else 1, 1, squeeze=False)[:, 0]
-        _headline(figure, _common_title(found))
         _curve_panels(parts[0].subplots(1, 3), found, names)
         if matrices:
             cells = parts[1].subplots(1, len(found), squeeze=False)[0]
@@ -146,10 +143,6 @@ def _matrix(axes: Axes, run: Trained) -> None:
 
 def _colours(count: int) -> list[str]:
     return [PALETTE[i % len(PALETTE)] for i in range(count)]
-
-
-def _headline(figure: Figure, text: str) -> None:
-    figure.suptitle(text, x=0.01, ha="left", fontsize=11)
 
 
 def _outcome(run: Trained) -> str:

@@ -57,12 +57,15 @@ def style() -> AbstractContextManager[None]:
     return _matplotlib().rc_context(_SETTINGS)  # type: ignore[no-any-return]
 
 
-def new_figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float, headline: str = "") -> Figure:
     """An empty figure outside pyplot: no window, no global state, drawn by Agg."""
     _matplotlib()
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
+    if headline:
+        figure.suptitle(headline, x=0.01, ha="left", fontsize=11)
+    return figure
 
 
 def save(figure: Figure, path: Path, formats: Sequence[str] = FORMATS) -> list[Path]:

@@ -14,7 +14,7 @@ from ..train.sweep.store import Outcome
 from .cells import MODELS, NOT_PUBLISHED, Cell, cells_of
 from .lines import QUICK_REASON, Line, outcome_of, state
 from .paper_tables import table
-from .verdict import Verdict, of_values
+from .verdict import Verdict, estimate
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -51,7 +51,7 @@ def spectra_lines(
         if not row.startswith(SET):
             why = NOT_PUBLISHED
         elif gains := _gains(cells, row.endswith(DEEPER), seeds, outcomes):
-            ours = of_values(gains)
+            ours = estimate(gains, unit=1.0)
             verdict = "reproduced" if ours.low > 0 else "not reproduced"
         else:
             why = _missing(cells, seeds, outcomes)

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from ..runs.files import write_texts
 from ..runs.tables import to_csv, to_markdown
-from .lines import Line
+from .lines import NO_VERDICT, Line
 from .paper_tables import PaperTable
 
-NO_VERDICT = "no verdict"
 TITLES = ("row", "column", "paper", "ours", "difference", "95 % interval", "seeds", "verdict")
 LISTED = 12  # rows; more are counted
 HOLDOUT = (
@@ -31,7 +30,7 @@ def texts(line: Line) -> tuple[str, ...]:
     ours = line.ours
     head = (line.row, line.column, line.printed)
     if ours is None:
-        return (*head, "", "", "", "", line.verdict)
+        return (*head, "", "", "", "", line.state)
     deviation = "" if ours.deviation is None else f" ± {ours.deviation:.1f}"
     difference = line.difference or 0.0
     return (
@@ -40,7 +39,7 @@ def texts(line: Line) -> tuple[str, ...]:
         f"{difference:+.1f}",
         f"{ours.low:.1f} to {ours.high:.1f}",
         str(ours.seeds),
-        NO_VERDICT if line.verdict == "not run" else line.verdict,
+        line.state,
     )
 
 
@@ -49,19 +48,14 @@ def reasons(lines: Sequence[Line]) -> list[str]:
     found: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
         if line.verdict == "not run":
-            state = "not run" if line.ours is None else NO_VERDICT
-            found.setdefault((state, line.why), []).append(line)
+            found.setdefault((line.state, line.why), []).append(line)
     return [f"{state}: {where(cells)}: {why}" for (state, why), cells in found.items()]
 
 
 def counted(lines: Sequence[Line]) -> str:
     """ "2 reproduced, 1 better, 107 not run"."""
     names = ("reproduced", "better", "not reproduced", NO_VERDICT, "not run")
-    states = [
-        NO_VERDICT if line.verdict == "not run" and line.ours is not None else line.verdict
-        for line in lines
-    ]
-    counts = {name: states.count(name) for name in names}
+    counts = {name: sum(line.state == name for line in lines) for name in names}
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
 
 
@@ -69,7 +63,7 @@ def notes(found: PaperTable, lines: Sequence[Line], protocol: str = "paper") -> 
     """What a reader must know: about all figures, and about those among the lines."""
     kept = [HOLDOUT] if protocol == "holdout" else []
     for note in found.notes:
-        if note.general or any(note.applies(line.row, line.column) for line in lines):
+        if any(note.applies(line.row, line.column) for line in lines):
             names = [*note.rows, *note.columns]
             about = f"{', '.join(names)}: " if names and len(names) < 4 else ""
             kept.append(f"{about}{note.text}")

@@ -220,8 +220,8 @@ def _status(run: Path) -> str:
     if not (run / "status.json").exists():
         return "unfinished"
     found = read_json(run / "status.json")
-    reason = found.get("reason") if isinstance(found, dict) else None
-    status = found.get("status", "unfinished") if isinstance(found, dict) else "unfinished"
+    known = found if isinstance(found, dict) else {}
+    status, reason = known.get("status", "unfinished"), known.get("reason")
     return f"{status}: {reason}" if reason else str(status)
 
 
