@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -93,16 +94,13 @@ def run(model: nn.Module, found: list[Found], inputs: Any, see: See) -> dict[str
 def _watched(model: nn.Module, found: list[Found], see: See) -> Iterator[None]:
     """Inside the `with`, `see` gets every call of an attention; the model is in eval mode."""
 
-    def hook(one: Found) -> Callable[..., None]:
-        def call(module: nn.Module, args: Any, kwargs: dict[str, Any], out: Any = None) -> None:
-            see(one, (args, kwargs), out)
-
-        return call
+    def called(one: Found, module: Any, args: Any, kwargs: Any, out: Any = None) -> None:
+        see(one, (args, kwargs), out)
 
     handles = [
-        one.module.register_forward_hook(hook(one), with_kwargs=True)
+        one.module.register_forward_hook(partial(called, one), with_kwargs=True)
         if one.reader.after
-        else one.module.register_forward_pre_hook(hook(one), with_kwargs=True)
+        else one.module.register_forward_pre_hook(partial(called, one), with_kwargs=True)
         for one in found
     ]
     choose: Any = getattr(model, "set_attn_implementation", None)  # of Hugging Face

@@ -161,6 +161,26 @@ class MixingAttention(ProjectedAttention):
         return silence(weights, call)
 
 
+class UndroppedAttention(MixingAttention):
+    """A mechanism without entries that could be dropped, so without the option dropout."""
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        causal: bool = False,
+        bias: bool = True,
+        batch_first: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            embed_dim, num_heads, causal=causal, bias=bias,
+            batch_first=batch_first, device=device, dtype=dtype,
+        )  # fmt: skip
+
+
 def sources(call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """What queries, keys and values are projected from, ignored rows zeroed: one tensor where the
     sequences are one."""

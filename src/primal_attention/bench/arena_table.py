@@ -138,7 +138,8 @@ def write_arena(folder: Path, found: Mapping[str, Results], command: str) -> Non
     """Write lra.json, lra.csv and lra.md."""
     told = arena_summary(found, command)
     cells = arena_cells(found)
-    csv = to_csv(list(cells[0]), [list(cell.values()) for cell in cells])
+    head = list(cells[0]) if cells else []
+    csv = to_csv(head, [list(cell.values()) for cell in cells])
     write_texts(folder, {"lra.csv": csv, "lra.md": told.markdown()})
     with explained(f"write into {folder}"):
         write_json(folder / "lra.json", told.document)
