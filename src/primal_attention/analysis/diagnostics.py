@@ -139,7 +139,7 @@ def _diagnose(layer: PrimalAttention, call: Sequences) -> dict[str, Tensor | Non
         )
     moments = primal_moments(layer, call, products=True)
     wide = moments.triangle_q.dtype
-    w_e, w_r, trace = _weights(layer, call, moments)
+    w_e, w_r, trace = _weights(layer, moments)
     lam = layer.sqrt_lambda.to(wide).square()  # (h, s)
     e, r = moments.triangle_q @ w_e, moments.triangle_k @ w_r  # scores up to a rotation of rows
     counts = [c.clamp(min=1).to(wide)[:, None] for c in (moments.count_q, moments.count_k)]
@@ -166,9 +166,7 @@ def _diagnose(layer: PrimalAttention, call: Sequences) -> dict[str, Tensor | Non
     }
 
 
-def _weights(
-    layer: PrimalAttention, call: Sequences, moments: Moments
-) -> tuple[Tensor, Tensor, Tensor]:
+def _weights(layer: PrimalAttention, moments: Moments) -> tuple[Tensor, Tensor, Tensor]:
     """`W_e|X` and `W_r|X (B, h, p, s)` and the trace of (11), (B, h)."""
     wide = moments.triangle_q.dtype
     if moments.duals is not None:

@@ -60,34 +60,26 @@ def summary(results: Results) -> Summary:
         about=f"{machine(results)} Times are medians over {results.settings.repeats} interleaved "
         "rounds, ratios medians of those within a round; every memory figure is from a process of "
         "its own. The exponent of growth is fitted over the upper half of the lengths.",
-        tables={
-            title: [header(results, quantity), *quantity_rows(results, quantity)]
-            for quantity, title in TITLES.items()
-        },
+        tables={title: quantity_table(results, quantity) for quantity, title in TITLES.items()},
         missing=reasons(results),
         document=results.to_dict(),
         measured=any(cell.status == "measured" for cell in results.cells.values()),
     )
 
 
-def quantity_rows(results: Results, quantity: str) -> list[list[str]]:
-    """The body of a table: a row for each candidate, a column for each length, and the exponent of
-    growth where it is time or memory."""
-    rows = []
+def quantity_table(results: Results, quantity: str) -> list[list[str]]:
+    """A header, then a row for each candidate: a column for each length, and the exponent of growth
+    where it is time or memory."""
+    lines = [["", *(f"N = {length}" for length in results.lengths)]]
     for name in results.candidates:
         cells = [results.cells.get((name, length)) for length in results.lengths]
-        row = [name, *(cell_text(cell, quantity) for cell in cells)]
-        for growing in GROWING:
-            if growing == quantity:
-                exponent = results.exponent(name, growing)
-                row.append("" if exponent is None else f"{exponent:.2f}")
-        rows.append(row)
-    return rows
-
-
-def header(results: Results, quantity: str) -> list[str]:
-    lengths = [f"N = {length}" for length in results.lengths]
-    return ["", *lengths, *(["exponent"] if quantity in GROWING else [])]
+        lines.append([name, *(cell_text(cell, quantity) for cell in cells)])
+    for growing in GROWING:
+        if growing == quantity:
+            exponents = [results.exponent(name, growing) for name in results.candidates]
+            column = ["exponent", *("" if one is None else f"{one:.2f}" for one in exponents)]
+            lines = [[*line, last] for line, last in zip(lines, column, strict=True)]
+    return lines
 
 
 def cell_text(cell: Cell | None, quantity: str) -> str:

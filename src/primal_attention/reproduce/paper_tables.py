@@ -67,6 +67,10 @@ class Note:
         in_row = not self.rows or any(matches(name, row) for name in self.rows)
         return in_row and (not self.columns or column in self.columns)
 
+    @property
+    def general(self) -> bool:
+        return not self.rows and not self.columns
+
 
 @dataclass(frozen=True)
 class Reference:

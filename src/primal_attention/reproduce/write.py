@@ -63,7 +63,7 @@ def notes(found: PaperTable, lines: Sequence[Line], protocol: str = "paper") -> 
     """What a reader must know: about all figures, and about those among the lines."""
     kept = [HOLDOUT] if protocol == "holdout" else []
     for note in found.notes:
-        if any(note.applies(line.row, line.column) for line in lines):
+        if note.general or any(note.applies(line.row, line.column) for line in lines):
             names = [*note.rows, *note.columns]
             about = f"{', '.join(names)}: " if names and len(names) < 4 else ""
             kept.append(f"{about}{note.text}")
