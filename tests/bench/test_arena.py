@@ -83,15 +83,15 @@ def test_a_run_goes_on_where_it_was(no_processes, tmp_path):
     assert len(notes.cells) == 6
     found = read_arena(folder, tasks)
     cells = arena_cells(found)
-    assert {cell.status for cell in cells} == {"measured"}
+    assert {cell["status"] for cell in cells} == {"measured"}
     for cell in cells:
-        measured = found[cell.task].cells[cell.candidate, 16]
-        assert cell.seconds_per_1k == pytest.approx(1000 * measured.seconds)
-        assert cell.faster_than_fused == pytest.approx(1 / measured.over_softmax)
-        if cell.candidate == "softmax:materialised":
-            assert cell.faster_than_materialised == 1.0
+        measured = found[cell["task"]].cells[cell["candidate"], 16]
+        assert cell["seconds_per_1k"] == pytest.approx(1000 * measured.seconds)
+        assert cell["faster_than_fused"] == pytest.approx(1 / measured.over_softmax)
+        if cell["candidate"] == "softmax:materialised":
+            assert cell["faster_than_materialised"] == 1.0
     listed = list(csv.DictReader((folder / "lra.csv").read_text().splitlines()))
-    assert [row["candidate"] for row in listed] == [cell.candidate for cell in cells]
+    assert [row["candidate"] for row in listed] == [cell["candidate"] for cell in cells]
     stored = json.loads((folder / "lra.json").read_text())
     assert len(stored["cells"]) == 6
     assert stored["command"] == plan.command

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from primal_attention.bench import Settings
-from primal_attention.bench.memory import DoesNotFit, MemoryMeter, StepFailed, TooSlow
+from primal_attention.bench.memory import MemoryMeter, NotMeasured
 
 MAKERS = """
 import os, time, torch
@@ -67,7 +67,7 @@ def test_a_known_amount_is_found(meter):
 def test_every_figure_has_a_process_of_its_own(meter):
     texts = set()
     for _ in range(3):
-        with pytest.raises(StepFailed) as error:
+        with pytest.raises(NotMeasured) as error:
             meter.peak("whoami")
         texts.add(str(error.value))
     assert len(texts) == 3
@@ -75,35 +75,38 @@ def test_every_figure_has_a_process_of_its_own(meter):
 
 
 def test_too_much_memory_is_refused_before_it_is_taken(meter):
-    with pytest.raises(DoesNotFit, match=r"one step needs more than the free [\d,]+ MB"):
+    with pytest.raises(NotMeasured, match=r"one step needs more than the free [\d,]+ MB") as found:
         meter.peak("allocating", 50_000_000)
+    assert found.value.status == "memory"
 
 
 def test_too_slow_is_ended(meter):
-    with pytest.raises(TooSlow, match=r"one step takes more than 0\.2 s"):
+    with pytest.raises(NotMeasured, match=r"one step takes more than 0\.2 s") as found:
         meter.peak("sleeping", 600, seconds=0.2)
+    assert found.value.status == "time"
 
 
 def test_errors_are_one_line(meter):
-    with pytest.raises(StepFailed, match="KeyError: 'no such thing'"):
+    with pytest.raises(NotMeasured, match="KeyError: 'no such thing'"):
         meter.peak("raising", "no such thing")
-    with pytest.raises(StepFailed) as error:
+    with pytest.raises(NotMeasured) as error:
         meter.peak("raising_late", "many\n  lines " + 500 * "x")
+    assert error.value.status == "error"
     assert str(error.value).startswith("RuntimeError: many lines xx")
     assert len(str(error.value)) == 200
 
 
 def test_a_crash_ends_only_its_own_process(meter):
-    with pytest.raises(StepFailed, match="ended with signal 6"):
+    with pytest.raises(NotMeasured, match="ended with signal 6"):
         meter.peak("crashing")
     assert meter.peak("allocating", 30).megabytes == pytest.approx(30, abs=3)
 
 
 def test_a_server_that_is_killed_is_replaced(meter):
-    with pytest.raises(StepFailed) as error:
+    with pytest.raises(NotMeasured) as error:
         meter.peak("whoami")
     os.kill(int(str(error.value).rpartition(" ")[2]), signal.SIGKILL)
-    with pytest.raises(StepFailed, match="the process that measures memory ended with -9"):
+    with pytest.raises(NotMeasured, match="the process that measures memory ended with -9"):
         meter.peak("allocating", 30)
     assert meter.peak("allocating", 30).megabytes == pytest.approx(30, abs=3)
 

@@ -8,7 +8,7 @@ import torch
 
 from primal_attention.bench import Plan, Settings, Watch, parse_candidates, read_results, run_bench
 from primal_attention.bench import run as run_module
-from primal_attention.bench.memory import DoesNotFit, Peak, StepFailed, TooSlow
+from primal_attention.bench.memory import NotMeasured, Peak
 from primal_attention.train import RunError
 
 SETTINGS = Settings(width=16, heads=2, rank=4, threads=1, repeats=3)
@@ -149,9 +149,9 @@ def test_memory_that_is_not_there_is_foreseen(meter, fake_time, tmp_path, monkey
 def test_what_a_process_refuses_is_a_cell(meter, fake_time, tmp_path):
     timed, _ = fake_time
     meter.answers |= {
-        ("softmax", 16): DoesNotFit("one step needs more than the free 5 MB"),
-        ("primal", 16): StepFailed("ValueError: odd"),
-        ("primal", 32): TooSlow("one step takes more than 100 s"),
+        ("softmax", 16): NotMeasured("memory", "one step needs more than the free 5 MB"),
+        ("primal", 16): NotMeasured("error", "ValueError: odd"),
+        ("primal", 32): NotMeasured("time", "one step takes more than 100 s"),
         ("primal:free", 16): Peak(7.0, 60.0),  # 5 such steps are too many
     }
     names = "floor,softmax,primal,primal:free"
@@ -229,7 +229,7 @@ def test_candidates_and_lengths_can_be_added(meter, fake_time, tmp_path):
 
 
 def test_what_was_not_measured_is_tried_again(meter, fake_time, tmp_path):
-    meter.answers["primal", 16] = StepFailed("ValueError: not yet")
+    meter.answers["primal", 16] = NotMeasured("error", "ValueError: not yet")
     run_bench(plan(lengths=(16,)), tmp_path)
     assert read_results(tmp_path).cells["primal", 16].status == "error"
     meter.answers.clear()

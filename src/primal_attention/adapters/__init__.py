@@ -1,7 +1,7 @@
 """One adapter for each kind of attention. Matching is by class, without importing the library."""
 
 from .base import Adapter, Projection, Source, known_adapters, projection, register_adapter
-from .huggingface import BertAdapter, DistilBertAdapter, ViTAdapter
+from .huggingface import DISTILBERT, VIT, BertAdapter
 from .huggingface_decoders import GPT2Adapter, RotaryAdapter
 from .timm import TimmAdapter
 from .torch_nn import TorchAdapter
@@ -9,8 +9,8 @@ from .torch_nn import TorchAdapter
 _OURS: tuple[Adapter, ...] = (
     TorchAdapter(),
     TimmAdapter(),
-    ViTAdapter(),
-    DistilBertAdapter(),
+    VIT,
+    DISTILBERT,
     BertAdapter(),
     GPT2Adapter(),
     RotaryAdapter(),

@@ -23,7 +23,7 @@ An adapter for an own class is two functions:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -105,10 +105,15 @@ def class_path(module: nn.Module) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def fused(linear: nn.Module, width: int) -> tuple[Projection, Projection, Projection]:
+def projections(*layers: nn.Module) -> dict[str, Any]:
+    """The maps of four layers, for queries, keys, values and outputs, as a Source has them."""
+    return dict(zip(("query", "key", "value", "output"), map(projection, layers), strict=True))
+
+
+def fused(linear: nn.Module, width: int) -> dict[str, Any]:
     """Queries, keys and values of one projection to three times the width."""
-    q, k, v = (projection(linear, rows=slice(i * width, (i + 1) * width)) for i in range(3))
-    return q, k, v
+    parts = (projection(linear, rows=slice(i * width, (i + 1) * width)) for i in range(3))
+    return dict(zip(("query", "key", "value"), parts, strict=True))
 
 
 def projection(linear: nn.Module, *, rows: slice = slice(None)) -> Projection:

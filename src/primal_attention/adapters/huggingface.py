@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import copy
 import sys
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .base import Source, class_path, projection
+from .base import Source, class_path, projections
 from .converted import Call, Converted
 from .masks import hidden_pairs, ignored_keys, require
 
@@ -94,18 +96,13 @@ class HuggingFaceConverted(Converted):
             raise ValueError("the attention has no layer_idx; expected one, to find its cache")
         return slot(cache, self.layer_idx)
 
-    def compute(self, call: Call, cache: Any) -> Tensor:
-        """The output, and the state after it into the cache."""
-        out, state = self.attend(call)
-        if cache is not None:
-            self.slot(cache).remember(state, call.x.shape[1])
-        return out
-
     def forward(
         self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
     ) -> tuple[Tensor, None]:
-        call = self.translate(hidden_states, attention_mask, **kwargs)
-        return self.compute(call, kwargs.get("past_key_values")), None
+        out, state = self.attend(self.translate(hidden_states, attention_mask, **kwargs))
+        if (cache := kwargs.get("past_key_values")) is not None:
+            self.slot(cache).remember(state, hidden_states.shape[1])
+        return out, None
 
 
 def _attentions_are_collected() -> bool:
@@ -132,46 +129,35 @@ def _expect_same_past(ignore: Tensor | None, past: int, state: Any) -> Tensor | 
 # -- encoders --------------------------------------------------------------------------------------
 
 
-class ViTAdapter:
-    """ViT and DeiT."""
+@dataclass
+class EncoderAdapter:
+    """An encoder's attention of four linear layers: its classes, and what its parts are called."""
 
-    name = "transformers/vit"
+    name: str
+    classes: tuple[str, ...]
+    heads: str
+    parts: tuple[str, str, str, str]  # of queries, keys, values and outputs
+    dropout: str
 
-    def read(self, module: Any, parent: nn.Module) -> Source | None:
-        if not is_transformers(module, "ViTAttention", "DeiTAttention"):
+    def read(self, module: nn.Module, parent: nn.Module) -> Source | None:
+        if not is_transformers(module, *self.classes):
             return None
-        return Source(
-            num_heads=module.num_attention_heads,
-            query=projection(module.q_proj),
-            key=projection(module.k_proj),
-            value=projection(module.v_proj),
-            output=projection(module.o_proj),
-            dropout=module.attention_dropout,
-        )
+        heads, dropout = attrgetter(self.heads, self.dropout)(module)
+        parts = projections(*attrgetter(*self.parts)(module))
+        return Source(num_heads=heads, **parts, dropout=dropout)
 
     def wrap(self, module: nn.Module, primal: nn.Module) -> Converted:
         return HuggingFaceConverted(primal)
 
 
-class DistilBertAdapter:
-    """DistilBERT."""
-
-    name = "transformers/distilbert"
-
-    def read(self, module: Any, parent: nn.Module) -> Source | None:
-        if not is_transformers(module, "DistilBertSelfAttention"):
-            return None
-        return Source(
-            num_heads=module.n_heads,
-            query=projection(module.q_lin),
-            key=projection(module.k_lin),
-            value=projection(module.v_lin),
-            output=projection(module.out_lin),
-            dropout=module.dropout.p,
-        )
-
-    def wrap(self, module: nn.Module, primal: nn.Module) -> Converted:
-        return HuggingFaceConverted(primal)
+VIT = EncoderAdapter(
+    "transformers/vit", ("ViTAttention", "DeiTAttention"), "num_attention_heads",
+    ("q_proj", "k_proj", "v_proj", "o_proj"), "attention_dropout",
+)  # fmt: skip
+DISTILBERT = EncoderAdapter(
+    "transformers/distilbert", ("DistilBertSelfAttention",), "n_heads",
+    ("q_lin", "k_lin", "v_lin", "out_lin"), "dropout.p",
+)  # fmt: skip
 
 
 class BertAdapter:
@@ -188,10 +174,7 @@ class BertAdapter:
         inner = module.self
         return Source(
             num_heads=inner.num_attention_heads,
-            query=projection(inner.query),
-            key=projection(inner.key),
-            value=projection(inner.value),
-            output=projection(module.output.dense),
+            **projections(inner.query, inner.key, inner.value, module.output.dense),
             causal=is_causal(inner),
             dropout=inner.dropout.p,
         )

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..attention.primal.rotary import RotaryPrimalAttention, keep_heads
-from .base import Source, fused, projection
+from .base import Source, fused, projection, projections
 from .converted import Converted
 from .huggingface import HuggingFaceConverted, is_causal, is_transformers
 
@@ -24,12 +24,9 @@ class GPT2Adapter:
             return None
         if module.is_cross_attention:
             return None
-        query, key, value = fused(module.c_attn, module.embed_dim)
         return Source(
             num_heads=module.num_heads,
-            query=query,
-            key=key,
-            value=value,
+            **fused(module.c_attn, module.embed_dim),
             output=projection(module.c_proj),
             causal=is_causal(module),
             dropout=module.attn_dropout.p,
@@ -72,10 +69,7 @@ class RotaryAdapter:
         return Source(
             num_heads=heads,
             key_heads=heads // module.num_key_value_groups,
-            query=projection(module.q_proj),
-            key=projection(module.k_proj),
-            value=projection(module.v_proj),
-            output=projection(module.o_proj),
+            **projections(module.q_proj, module.k_proj, module.v_proj, module.o_proj),
             causal=True,
             rotary=True,
             dropout=module.attention_dropout,

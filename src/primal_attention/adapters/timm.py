@@ -28,12 +28,9 @@ class TimmAdapter:
                 raise ValueError(f"it has a {name}, {type(kept).__name__}; expected none")
         if not isinstance(getattr(module, "qkv", None), nn.Linear):
             raise ValueError("it has no projection qkv; expected one nn.Linear for q, k and v")
-        query, key, value = fused(module.qkv, module.qkv.out_features // 3)
         return Source(
             num_heads=module.num_heads,
-            query=query,
-            key=key,
-            value=value,
+            **fused(module.qkv, module.qkv.out_features // 3),
             output=projection(module.proj),
             dropout=module.attn_drop.p,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -93,33 +94,24 @@ def run(model: nn.Module, found: list[Found], inputs: Any, see: See) -> dict[str
 def _watched(model: nn.Module, found: list[Found], see: See) -> Iterator[None]:
     """Inside the `with`, `see` gets every call of an attention; the model is in eval mode."""
 
-    def hook(one: Found) -> Callable[..., None]:
-        def call(module: nn.Module, args: Any, kwargs: dict[str, Any], out: Any = None) -> None:
-            see(one, (args, kwargs), out)
-
-        return call
+    def called(one: Found, module: Any, args: Any, kwargs: Any, out: Any = None) -> None:
+        see(one, (args, kwargs), out)
 
     handles = [
-        one.module.register_forward_hook(hook(one), with_kwargs=True)
+        one.module.register_forward_hook(partial(called, one), with_kwargs=True)
         if one.reader.after
-        else one.module.register_forward_pre_hook(hook(one), with_kwargs=True)
+        else one.module.register_forward_pre_hook(partial(called, one), with_kwargs=True)
         for one in found
     ]
-    implementation = _implementation(model)
+    choose: Any = getattr(model, "set_attn_implementation", None)  # of Hugging Face
+    before = None if choose is None else getattr(model.config, "_attn_implementation", None)
     try:
-        if implementation is not None:
-            model.set_attn_implementation("eager")  # type: ignore[operator]
+        if before is not None:
+            choose("eager")
         with evaluation(model):
             yield
     finally:
-        if implementation is not None:
-            model.set_attn_implementation(implementation)  # type: ignore[operator]
+        if before is not None:
+            choose(before)
         for handle in handles:
             handle.remove()
-
-
-def _implementation(model: nn.Module) -> str | None:
-    if not hasattr(model, "set_attn_implementation"):
-        return None
-    name = getattr(model.config, "_attn_implementation", None)
-    return None if name == "eager" else name

@@ -138,7 +138,7 @@ def _diagnose(layer: PrimalAttention, call: Sequences) -> dict[str, Tensor | Non
         raise ValueError("a causal tied layer makes no one KSVD problem")
     moments = primal_moments(layer, call, products=True)
     wide = moments.triangle_q.dtype
-    w_e, w_r, trace = _weights(layer, call, moments)
+    w_e, w_r, trace = _weights(layer, moments)
     lam = layer.sqrt_lambda.to(wide).square()  # (h, s)
     e, r = moments.triangle_q @ w_e, moments.triangle_k @ w_r  # scores up to a rotation of rows
     counts = [c.clamp(min=1).to(wide)[:, None] for c in (moments.count_q, moments.count_k)]
@@ -149,7 +149,8 @@ def _diagnose(layer: PrimalAttention, call: Sequences) -> dict[str, Tensor | Non
     k = min(layer.rank, sigma.shape[-1])
     inverse = 1.0 / sigma[..., :k].clamp(min=torch.finfo(wide).tiny)
     scaled = (lam / counts[0].unsqueeze(-1)).sort(-1).values[..., :k]  # (B, h, k)
-    out_e, out_r = _output_maps(layer, wide)  # (h, s, d) each
+    w_out = layer.maps(wide).w_out.unflatten(1, (2, layer.num_heads, layer.rank))  # (d, 2, h, s)
+    out_e, out_r = w_out.permute(1, 2, 3, 0)  # from the scores of each head to the output
     part_e, part_r = ((x @ m).square().sum((-2, -1)) for x, m in ((e, out_e), (r, out_r)))
     total = part_e + part_r
     share = torch.where(total > 0, part_e / torch.where(total > 0, total, 1.0), 0.5)
@@ -164,14 +165,12 @@ def _diagnose(layer: PrimalAttention, call: Sequences) -> dict[str, Tensor | Non
     }
 
 
-def _weights(
-    layer: PrimalAttention, call: Sequences, moments: Moments
-) -> tuple[Tensor, Tensor, Tensor]:
+def _weights(layer: PrimalAttention, moments: Moments) -> tuple[Tensor, Tensor, Tensor]:
     """`W_e|X` and `W_r|X (B, h, p, s)` and the trace of (11), (B, h)."""
     wide = moments.triangle_q.dtype
-    if moments.dual_e is not None and moments.dual_r is not None:
+    if moments.duals is not None:
         scale = 1.0 / moments.count_k.clamp(min=1).to(wide)[:, None, None, None]
-        w_e, w_r = moments.dual_r * scale, moments.dual_e * scale
+        w_r, w_e = (dual * scale for dual in moments.duals)
         return w_e, w_r, trace_term(w_e, w_r)
     batch = len(moments.count_q)
     w_e, w_r = layer.w_e.to(wide), layer.w_r.to(wide)
@@ -179,13 +178,6 @@ def _weights(
     if moments.anchors is None:
         return w_e.expand(batch, -1, -1, -1), w_r.expand(batch, -1, -1, -1), trace
     return moments.anchors.mT @ w_e, moments.anchors.mT @ w_r, trace
-
-
-def _output_maps(layer: PrimalAttention, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The maps from the scores e and r of each head to the output, (h, s, d) each."""
-    w_out = layer.maps(dtype).w_out.unflatten(1, (2, layer.num_heads, layer.rank))  # (d, z, h, s)
-    out_e, out_r = w_out.permute(1, 2, 3, 0)
-    return out_e, out_r
 
 
 def principal_angles(a: Tensor, b: Tensor) -> Tensor:

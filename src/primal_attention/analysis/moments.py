@@ -33,23 +33,17 @@ class Moments:
 
     `triangle_q, triangle_k (B, h, p, p)`: R_q and R_k. `cross (B, h, p, p)`: Phi_k^T Phi_q, of
     self-attention where asked for, else None. `anchors (B, h, n, p)`: F_X, None for the identity.
-    `dual_e, dual_r (B, h, p, s)`: sums `phi_q h_e^T` and `phi_k h_r^T` of tied weights, else
-    None. `count_q, count_k (B,)`: valid positions.
+    `duals`, each (B, h, p, s): sums `phi_q h_e^T` and `phi_k h_r^T` of tied weights, else None.
+    `count_q, count_k (B,)`: valid positions.
     """
 
     triangle_q: Tensor
     triangle_k: Tensor
-    cross: Tensor | None
-    anchors: Tensor | None
-    dual_e: Tensor | None
-    dual_r: Tensor | None
     count_q: Tensor
     count_k: Tensor
-
-    @property
-    def metric(self) -> Tensor | None:
-        """M = F_X^T F_X (B, h, p, p), None for the identity."""
-        return None if self.anchors is None else self.anchors.mT @ self.anchors
+    cross: Tensor | None = None
+    anchors: Tensor | None = None
+    duals: list[Tensor] | None = None
 
     def core(self) -> Tensor:
         """A matrix (B, h, p, p) with the singular values of K."""
@@ -70,8 +64,9 @@ class Moments:
         """
         if self.cross is None:
             return None
-        metric = self.metric
-        inner = self.cross if metric is None else metric @ self.cross
+        inner = self.cross
+        if self.anchors is not None:
+            inner = self.anchors.mT @ self.anchors @ inner
         trace = (inner * inner.mT).sum((-2, -1))
         energy = self.core().square().sum((-2, -1))
         difference, total = (energy - trace).clamp(min=0), (energy + trace).clamp(min=0)
@@ -81,8 +76,8 @@ class Moments:
 @torch.no_grad()
 def primal_moments(layer: PrimalAttention, call: Sequences, *, products: bool = False) -> Moments:
     """The moments of a primal layer on one call, chunk by chunk where its features allow it; with
-    `products` also `cross`, and `dual_e` and `dual_r` of tied weights. The kernel is that of
-    `layer.factors`; with `products` and positive features that of `layer.ksvd_problem`.
+    `products` also `cross`, and `duals` of tied weights. The kernel is that of `layer.factors`;
+    with `products` and positive features that of `layer.ksvd_problem`.
 
     Tied causal layers have a triangular kernel, which is no product of factors: ValueError.
     """
@@ -92,25 +87,20 @@ def primal_moments(layer: PrimalAttention, call: Sequences, *, products: bool = 
     if products and not (layer.causal and layer.weights == "tied"):
         return _of_problem(layer, call)
     factors = layer.factors(call.x, None if call.is_self else call.y, call.ignore)
-    a, b = factors.a, factors.b
-    return Moments(
-        _triangle(a), _triangle(b), None, None, None, None,
-        _count_q(call), WHOLE.count(call.y, call.ignore),
-    )  # fmt: skip
+    return Moments(_triangle(factors.a), _triangle(factors.b), *_counts(call))
 
 
 def _of_problem(layer: PrimalAttention, call: Sequences) -> Moments:
     problem = layer.ksvd_problem(call.x, None if call.is_self else call.y, call.ignore)
     phi_q, phi_k = (phi.to(_wide(phi)) for phi in problem.features())
-    count_k = WHOLE.count(call.y, call.ignore)
-    dual_e = dual_r = None
+    counts, duals = _counts(call), None
     if layer.weights == "tied":
-        size = count_k.clamp(min=1).to(phi_k.dtype)[:, None, None, None]
-        dual_e, dual_r = problem.w_r * size, problem.w_e * size
+        size = counts[1].clamp(min=1).to(phi_k.dtype)[:, None, None, None]
+        duals = [problem.w_r * size, problem.w_e * size]
     return Moments(
-        _triangle(phi_q), _triangle(phi_k), phi_k.mT @ phi_q if call.is_self else None,
-        None if problem.f is None else problem.f.to(phi_q.dtype), dual_e, dual_r,
-        _count_q(call), count_k,
+        _triangle(phi_q), _triangle(phi_k), *counts,
+        phi_k.mT @ phi_q if call.is_self else None,
+        None if problem.f is None else problem.f.to(phi_q.dtype), duals,
     )  # fmt: skip
 
 
@@ -130,11 +120,8 @@ def _by_chunks(layer: PrimalAttention, call: Sequences, products: bool) -> Momen
         _, rows = anchor_rows(call.y, call.ignore, layer.anchors, layer.anchor_rule)
         heads = rows.unflatten(-1, (layer.num_heads, layer.head_dim)).transpose(1, 2)
         anchors = heads.to(_wide(rows))  # (B, h, n, p)
-    dual_e, dual_r = keys.duals if keys.duals is not None else (None, None)
-    return Moments(
-        queries.triangles[0], keys.triangles[1], keys.cross, anchors, dual_e, dual_r,
-        _count_q(call), WHOLE.count(call.y, call.ignore),
-    )  # fmt: skip
+    triangles = queries.triangles[0], keys.triangles[1]
+    return Moments(*triangles, *_counts(call), keys.cross, anchors, keys.duals)
 
 
 class _Sums:
@@ -198,8 +185,10 @@ def _grow(triangle: Tensor, rows: Tensor) -> Tensor:
     return grown
 
 
-def _count_q(call: Sequences) -> Tensor:
-    return WHOLE.count(call.x, call.ignore if call.is_self else None)
+def _counts(call: Sequences) -> tuple[Tensor, Tensor]:
+    """The valid positions that ask and that are asked, (B,) each."""
+    queries = WHOLE.count(call.x, call.ignore if call.is_self else None)
+    return queries, WHOLE.count(call.y, call.ignore)
 
 
 def _wide(x: Tensor) -> torch.dtype:

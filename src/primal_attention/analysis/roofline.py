@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .cost import LONGEST, Cost, first_length, layer_cost
 
 
@@ -80,16 +82,11 @@ def fitted(predicted: Sequence[float], measured: Sequence[float]) -> tuple[float
             f"{len(predicted)} predicted and {len(measured)} measured times were given; expected "
             "as many of both, at least one"
         )
-    u = [1 / m for m in measured]
-    v = [p / m for p, m in zip(predicted, measured, strict=True)]
-    uu, uv, vv = _dot(u, u), _dot(u, v), _dot(v, v)
+    u, v = 1 / np.array(measured), np.array(predicted) / np.array(measured)
+    uu, uv, vv = float(u @ u), float(u @ v), float(v @ v)
     determinant = uu * vv - uv * uv
     if determinant > 1e-9 * uu * vv:
-        a = (sum(u) * vv - sum(v) * uv) / determinant
+        a = float(u.sum() * vv - v.sum() * uv) / determinant
         if a > 0:
-            return a, (sum(v) * uu - sum(u) * uv) / determinant
-    return 0.0, sum(v) / vv
-
-
-def _dot(a: Sequence[float], b: Sequence[float]) -> float:
-    return sum(x * y for x, y in zip(a, b, strict=True))
+            return a, float(v.sum() * uu - u.sum() * uv) / determinant
+    return 0.0, float(v.sum()) / vv

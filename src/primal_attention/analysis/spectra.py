@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from ..runs.tables import aligned
 from .capture import Found, find_attentions, run
 from .kernels import head_values
 from .readers import Call, Seen
@@ -113,7 +114,7 @@ class Spectrum:
         for one in self.layers:
             ranks = [_text(one.effective_rank()), *(_text(one.rank_for(s)) for s in SHARES)]
             rows.append([one.name, one.kind, one.method, str(one.heads), str(one.inputs), *ranks])
-        lines = _aligned(rows)
+        lines = aligned(rows)
         lines += [f"skipped {name}: {reason}" for name, reason in self.skipped.items()]
         return "\n".join(lines)
 
@@ -127,7 +128,7 @@ def comparison(spectra: Mapping[str, Spectrum]) -> str:
                 one = found.layers[number]
                 ranks = [_text(one.effective_rank()), *(_text(one.rank_for(s)) for s in SHARES)]
                 rows.append([str(number), name, one.kind, *ranks])
-    return "\n".join(_aligned(rows))
+    return "\n".join(aligned(rows))
 
 
 @torch.no_grad()
@@ -230,11 +231,3 @@ def _text(values: Array) -> str:
     if found["mean"] is None:
         return "more than found"
     return f"{found['mean']:.1f} ± {found['deviation']:.1f}"
-
-
-def _aligned(rows: list[list[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]

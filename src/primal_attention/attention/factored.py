@@ -15,7 +15,7 @@ from ..theory.precision import widen
 from .base import Streaming, check_batch
 from .cost import Terms
 from .inputs import Sequences
-from .projected import MixingAttention, silence, sources
+from .projected import UndroppedAttention, silence, sources
 
 # What one number of a copy costs, in multiply-adds of a matrix product.
 _COPY = 40
@@ -47,7 +47,7 @@ class LinearState(NamedTuple):
         return heads * inverse(rows).unsqueeze(-1), LinearState(sums, seen)
 
 
-class FactoredAttention(Streaming, MixingAttention):
+class FactoredAttention(Streaming, UndroppedAttention):
     """o = diag(scale) left (right^T v) per head, so the cost is linear in the lengths.
 
     A subclass writes `_factors`, without causality, and `_advance`, with it.
@@ -65,22 +65,6 @@ class FactoredAttention(Streaming, MixingAttention):
 
     _sums: ClassVar[int] = 1  # over positions, for every position: the normaliser
     _weighted: ClassVar[bool] = False  # keys of a stream have logarithmic weights
-
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        *,
-        causal: bool = False,
-        bias: bool = True,
-        batch_first: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(
-            embed_dim, num_heads, causal=causal, bias=bias,
-            batch_first=batch_first, device=device, dtype=dtype,
-        )  # fmt: skip
 
     def init_state(self, batch_size: int) -> Any:
         """The state of a stream before its first token; causal layers only. Its size does not

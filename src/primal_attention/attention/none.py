@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from .base import Streaming, check_batch, check_positive
 from .cost import Terms
 from .inputs import Sequences
-from .projected import MixingAttention, hide
+from .projected import UndroppedAttention, hide
 from .registry import register
 
 __all__ = ["NoneAttention", "NoneState"]
@@ -27,7 +26,7 @@ class NoneState(NamedTuple):
     paper="Tay et al.: Long Range Arena, ICLR 2021 (the benchmark that it is a control for)",
     cost="O(N)",
 )
-class NoneAttention(Streaming, MixingAttention):
+class NoneAttention(Streaming, UndroppedAttention):
     """o(x_i) = W_o (W_v x_i + b_v) + b_o: the attention matrix is the identity, in every head. What
     a network reaches with it, it reaches without looking at any other position.
 
@@ -39,22 +38,6 @@ class NoneAttention(Streaming, MixingAttention):
 
     has_cross = False
     parts = 1
-
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        *,
-        causal: bool = False,
-        bias: bool = True,
-        batch_first: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(
-            embed_dim, num_heads, causal=causal, bias=bias,
-            batch_first=batch_first, device=device, dtype=dtype,
-        )  # fmt: skip
 
     def init_state(self, batch_size: int) -> NoneState:
         """The state of a stream before its first token; causal layers only."""

@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 
+from ..runs.tables import to_markdown
 from . import AttentionInfo, attention_info, available_attentions
 
 COMMON = ("bias", "batch_first", "device", "dtype")
@@ -41,14 +42,14 @@ def page() -> str:
 
 
 def _table(found: list[AttentionInfo]) -> str:
-    rows = [["attention", "time", "masks", "causal", "cross", "streaming", "any length"]]
-    rows.append(["---"] * len(rows[0]))
+    head = ["attention", "time", "masks", "causal", "cross", "streaming", "any length"]
+    rows = []
     for info in found:
         facts = (info.causal, info.cross, info.streaming, info.any_length)
         masks = "padding, pairs" if info.pair_masks else "padding"
         name = f"[{info.name}](#{info.name})"
         rows.append([name, info.cost, masks, *("yes" if fact else "no" for fact in facts)])
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return to_markdown(head, rows) + "\n"
 
 
 def _section(info: AttentionInfo) -> str:

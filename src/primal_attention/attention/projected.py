@@ -44,13 +44,10 @@ class ProjectedAttention(Attention):
         self.in_proj_weight = new(self.parts * embed_dim, embed_dim)
         self.in_proj_bias = new(self.parts * embed_dim) if bias else None
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
-        self._reset_projections()
+        ProjectedAttention.reset_parameters(self)  # a subclass has not made all of its own yet
 
     def reset_parameters(self) -> None:
         """As nn.MultiheadAttention: Xavier over W_q, W_k, W_v together, biases zero."""
-        self._reset_projections()
-
-    def _reset_projections(self) -> None:
         nn.init.xavier_uniform_(self.in_proj_weight)
         self.out_proj.reset_parameters()
         for bias in (self.in_proj_bias, self.out_proj.bias):
@@ -166,6 +163,26 @@ class MixingAttention(ProjectedAttention):
         finally:
             self.training = training
         return silence(weights, call)
+
+
+class UndroppedAttention(MixingAttention):
+    """A mechanism without entries that could be dropped, so without the option dropout."""
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        causal: bool = False,
+        bias: bool = True,
+        batch_first: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            embed_dim, num_heads, causal=causal, bias=bias,
+            batch_first=batch_first, device=device, dtype=dtype,
+        )  # fmt: skip
 
 
 def sources(call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..attention import attention_info
 from ..runs.errors import RunError
-from ..runs.files import read_json
+from ..runs.files import explained, read_json
 from ..train.config import RunConfig
 from .candidates import KINDS, parse_candidate
 from .results import Results
@@ -64,10 +64,8 @@ def _of_run(run: Path) -> tuple[str, Any]:
 
 
 def _of_csv(path: Path) -> list[tuple[str, Any]]:
-    try:
+    with explained(f"read {path}"):
         rows = [row for row in csv.reader(path.read_text().splitlines()) if row]
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
     if any(len(row) != 2 for row in rows):
         raise RunError(f"{path} has a row without two columns; expected name,accuracy")
     return [(name.strip(), value) for name, value in rows if value.strip() != "accuracy"]

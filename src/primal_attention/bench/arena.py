@@ -17,8 +17,6 @@ from typing import Any
 
 from ..grammar import parse_lengths
 from ..runs.errors import RunError
-from ..runs.files import explained
-from ..runs.folder import create_folder
 from .candidates import (
     MATERIALISED,
     SOFTMAX,
@@ -26,10 +24,11 @@ from .candidates import (
     choose_candidates,
     default_candidates,
     parse_candidate,
+    with_references,
 )
 from .plan import Plan, Watch
 from .results import FILE, Cell, Results, read_results
-from .run import open_meter, run_bench
+from .run import make_folder, open_meter, run_bench
 from .settings import ARENA, Settings, command_words
 from .steps import arena_task
 
@@ -61,12 +60,11 @@ class ArenaPlan:
 
     def plans(self) -> dict[str, Plan]:
         """The benchmark of every task, with both kinds of softmax, which the ratios refer to."""
-        texts = [candidate.text for candidate in self.candidates]
-        missing = [parse_candidate(t) for t in (MATERIALISED, SOFTMAX) if t not in texts]
+        candidates = with_references(self.candidates, (MATERIALISED, SOFTMAX))
         return {
             name: Plan(
                 self._settings(name),
-                (*missing, *self.candidates),
+                candidates,
                 (arena_task(name).padded_length if self.length is None else self.length,),
                 self.cell_budget,
             )
@@ -144,9 +142,7 @@ def run_arena(
     from .arena_table import write_arena  # which reads what is written here
 
     plans, watch = plan.plans(), watch or Watch()
-    folder = create_folder("bench", None, "lra", {}) if out is None else Path(out)
-    with explained(f"make {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(out, "lra")
     sizes = {name: _size(own) for name, own in plans.items()}
     title = f"The models of {len(plans)} tasks of the Long-Range Arena"
     cells = sum(len(own.candidates) for own in plans.values())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor, nn
 
 from ..attention.softmax import SoftmaxAttention
+from ..models.options import Place
 
 
 class Floor(nn.Module):
@@ -16,16 +19,10 @@ class Floor(nn.Module):
     out their product (B, N, 2d) of the last forward pass with gradients.
     """
 
-    def __init__(
-        self,
-        width: int,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, width: int, **place: Unpack[Place]) -> None:
         super().__init__()
-        self.qk_proj = nn.Linear(width, 2 * width, device=device, dtype=dtype)
-        self.out_proj = nn.Linear(width, width, device=device, dtype=dtype)
+        self.qk_proj = nn.Linear(width, 2 * width, **place)
+        self.out_proj = nn.Linear(width, width, **place)
         self._qk: list[Tensor] = []
 
     def forward(self, x: Tensor, key_padding_mask: Tensor | None = None) -> tuple[Tensor, None]:

@@ -52,22 +52,17 @@ class Candidate:
             )
         return self.parts or (self,) * count
 
-    def attention_options(self, settings: Settings, length: int) -> dict[str, Any]:
-        """The candidate's own options, and those of the benchmark that its attention knows."""
-        known = attention_info(self.name).options
-        common = {"rank": settings.rank, "max_length": length}
-        return {n: v for n, v in common.items() if n in known} | dict(self.options)
-
     def build(self, settings: Settings, length: int) -> nn.Module:
         """The attention alone, for sequences of this length."""
         place = {"device": settings.device, "dtype": getattr(torch, settings.dtype)}
         if self.is_extra:
             return EXTRAS[self.text](settings.width, settings.heads, **place)
-        options = attention_settings(
-            [self.name],
-            {self.name: self.attention_options(settings, length)},
-            dropout=0.0, max_length=length, **place,
-        )[0]  # fmt: skip
+        own = dict(self.options)
+        if "rank" in attention_info(self.name).options:
+            own = {"rank": settings.rank} | own
+        (options,) = attention_settings(
+            [self.name], {self.name: own}, dropout=0.0, max_length=length, **place
+        )
         return make_attention(self.name, settings.width, settings.heads, **options)
 
 
@@ -140,11 +135,13 @@ def default_candidates() -> tuple[Candidate, ...]:
     return tuple(parse_candidate(text) for text in dict.fromkeys(texts))
 
 
-def with_references(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
+def with_references(
+    candidates: Iterable[Candidate], references: Iterable[str] = REFERENCES
+) -> tuple[Candidate, ...]:
     """The candidates, after the references that are not among them."""
     given = tuple(candidates)
     texts = {candidate.text for candidate in given}
-    return (*(parse_candidate(text) for text in REFERENCES if text not in texts), *given)
+    return (*(parse_candidate(text) for text in references if text not in texts), *given)
 
 
 def _option(info: AttentionInfo, text: str) -> tuple[str, Any]:

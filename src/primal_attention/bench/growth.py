@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,10 +22,8 @@ def growth_exponent(lengths: Sequence[int], values: Sequence[float]) -> float | 
     points = sorted(zip(lengths, values, strict=True))[-count:]
     if len(points) < 2 or any(value <= 0 for _, value in points):
         return None
-    logs = [(math.log(length), math.log(value)) for length, value in points]
-    mean_x, mean_y = (sum(column) / len(logs) for column in zip(*logs, strict=True))
-    top = sum((x - mean_x) * (y - mean_y) for x, y in logs)
-    return float(top / sum((x - mean_x) ** 2 for x, _ in logs))
+    x, y = (list(map(math.log, column)) for column in zip(*points, strict=True))
+    return statistics.linear_regression(x, y).slope
 
 
 def forecast(known: Mapping[int, float], length: int) -> Forecast | None:

@@ -9,7 +9,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -29,9 +29,7 @@ def interleaved(
     back. A step that is shorter than `least` seconds is repeated within its turn to fill them."""
     calls = {}
     for name, step in steps.items():
-        seconds = math.inf
-        for _ in range(max(1, warm_up)):
-            seconds = min(seconds, timed(step))
+        seconds = min(timed(step) for _ in range(max(1, warm_up)))
         calls[name] = max(1, min(100, math.ceil(least / max(seconds, 1e-9))))
     found: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(repeats):
@@ -69,9 +67,13 @@ def ratio(seconds: Sequence[float], unit: Sequence[float]) -> float:
 def peak_above_start(step: Callable[[], object]) -> float:
     """Megabytes that a step needs at its peak on top of what was resident before it; those of the
     accelerator, if this process has something there."""
-    if _on_accelerator():
-        return _accelerator_peak(step)
-    _trim()
+    if torch.accelerator.is_available() and torch.accelerator.memory_allocated() > 0:
+        torch.accelerator.reset_peak_memory_stats()
+        held = torch.accelerator.memory_allocated()
+        step()
+        return (torch.accelerator.max_memory_allocated() - held) / 2**20
+    with suppress(OSError, AttributeError):  # another C library: nothing to give back
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
     if not STATUS.exists():  # not Linux: the high-water mark cannot be reset
         unit = 2**20 if sys.platform == "darwin" else 2**10
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -105,21 +107,3 @@ def free_megabytes(device: str = "cpu") -> float:
     except OSError:
         return free
     return free if most == "max" else min(free, (int(most) - int(now)) / 2**20)
-
-
-def _on_accelerator() -> bool:
-    return torch.accelerator.is_available() and torch.accelerator.memory_allocated() > 0
-
-
-def _accelerator_peak(step: Callable[[], object]) -> float:
-    torch.accelerator.reset_peak_memory_stats()
-    before = torch.accelerator.memory_allocated()
-    step()
-    return (torch.accelerator.max_memory_allocated() - before) / 2**20
-
-
-def _trim() -> None:
-    try:
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-    except (OSError, AttributeError):  # another C library: nothing to give back
-        return

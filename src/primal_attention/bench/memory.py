@@ -15,12 +15,12 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import torch
 
 from .measure import STATUS, free_megabytes, peak_above_start, status_kilobytes, timed
+from .results import Status
 
 # what is imported there must be what is imported here, wherever that comes from
 SERVE = """
@@ -38,16 +38,13 @@ class Peak(NamedTuple):
     seconds: float
 
 
-class DoesNotFit(Exception):
-    """The step asked for more memory than there is."""
+class NotMeasured(Exception):
+    """Why a step has no figures, in one line: it asked for more "memory" than there is, took more
+    "time" than it may, or ended with an "error"."""
 
-
-class TooSlow(Exception):
-    """The step took longer than it may."""
-
-
-class StepFailed(Exception):
-    """The step raised or crashed; the message is one line."""
+    def __init__(self, status: Status, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
 
 
 class MemoryMeter:
@@ -61,27 +58,23 @@ class MemoryMeter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._end()
 
     def peak(self, maker: str, *arguments: Any, seconds: float, device: str = "cpu") -> Peak:
-        """Call the step that `maker`, "module:function", makes of plain arguments. Raises
-        DoesNotFit, TooSlow (after that many seconds) or StepFailed."""
+        """Call the step that `maker`, "module:function", makes of plain arguments, which may
+        take that many seconds."""
         job = {"maker": maker, "arguments": arguments, "seconds": seconds, "device": device}
         answer = self._ask(job)
         if "peak" in answer:
             return Peak(*answer["peak"])
         ended = answer.get("signal")
         if ended == signal.SIGALRM:
-            raise TooSlow(f"one step takes more than {seconds:.3g} s")
+            raise NotMeasured("time", f"one step takes more than {seconds:.3g} s")
         if answer.get("memory") or ended == signal.SIGKILL:
-            raise DoesNotFit(f"one step needs more than the free {free_megabytes(device):,.0f} MB")
-        raise StepFailed(answer.get("error") or f"the process ended with signal {ended}")
+            free = f"{free_megabytes(device):,.0f} MB"
+            raise NotMeasured("memory", f"one step needs more than the free {free}")
+        raise NotMeasured("error", answer.get("error") or f"the process ended with signal {ended}")
 
     def _ask(self, job: dict[str, Any]) -> dict[str, Any]:
         if self._server is None:
@@ -94,7 +87,7 @@ class MemoryMeter:
             )
         server = self._server
         if server.stdin is None or server.stdout is None:
-            raise StepFailed("the process that measures memory has no pipes")
+            raise NotMeasured("error", "the process that measures memory has no pipes")
         try:
             server.stdin.write(json.dumps(job) + "\n")
             server.stdin.flush()
@@ -103,7 +96,8 @@ class MemoryMeter:
             line = ""
         if not line:
             self._end()  # the next measurement starts another
-            raise StepFailed(f"the process that measures memory ended with {server.returncode}")
+            ended = f"ended with {server.returncode}"
+            raise NotMeasured("error", f"the process that measures memory {ended}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ..runs.errors import RunError
-from ..runs.files import explained, read_json, write_bytes, write_json
+from ..runs.files import explained, read_json, write_json
 from ..runs.tables import to_csv
 from .growth import growth_exponent
 from .settings import Settings
@@ -114,10 +114,6 @@ class Results:
         order = ((name, length) for name in self.candidates for length in self.lengths)
         cells = (self.cells[key] for key in order if key in self.cells)
         return to_csv(columns, ([getattr(cell, name) for name in columns] for cell in cells))
-
-    def write_csv(self, folder: Path) -> None:
-        with explained(f"write into {folder}"):
-            write_bytes(folder / "results.csv", self.csv().encode())
 
 
 def short(value: float) -> str:

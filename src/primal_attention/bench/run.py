@@ -8,18 +8,18 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from ..runs.errors import RunError
-from ..runs.files import explained
+from ..runs.files import explained, write_texts
 from ..runs.folder import create_folder, locked
 from ..train.environment import environment
 from .candidates import FLOOR, MATERIALISED, SOFTMAX, Candidate, parse_candidate
 from .growth import forecast
 from .measure import free_megabytes, interleaved, ratio, threads
-from .memory import DoesNotFit, MemoryMeter, StepFailed, TooSlow, one_line
+from .memory import MemoryMeter, NotMeasured, one_line
 from .plan import Plan, Watch
 from .results import FILE, Cell, Growing, Results, read_results
 from .settings import Settings
 from .steps import Step, make_inputs, make_step
-from .table import write_table
+from .table import summary
 
 MAKER = "primal_attention.bench.steps:memory_step"
 TURN_SECONDS = 0.02  # shorter steps are repeated within their turn
@@ -40,17 +40,22 @@ def run_bench(
     that was killed goes on, and candidates or lengths can be added. Without a folder a new one is
     made under `bench`. `meter` is one that several benchmarks share; it stays open.
     """
-    stem = f"{plan.settings.what.replace('/', '-')}-{plan.settings.mode}"
-    folder = create_folder("bench", None, stem, {}) if out is None else Path(out)
-    with explained(f"make {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(out, f"{plan.settings.what.replace('/', '-')}-{plan.settings.mode}")
     with locked(folder), threads(plan.settings.threads):
         results = _open(folder, plan)
         with nullcontext(meter) if meter else open_meter(plan.settings) as own:
             _Bench(plan, results, folder, own, watch or Watch()).run()
         results.write(folder)
-        results.write_csv(folder)
-        write_table(results, folder)
+        texts = {"results.csv": results.csv(), "table.md": summary(results).markdown()}
+        write_texts(folder, texts)
+    return folder
+
+
+def make_folder(out: Path | str | None, stem: str) -> Path:
+    """The folder that was asked for, or a new one under `bench`."""
+    folder = create_folder("bench", None, stem, {}) if out is None else Path(out)
+    with explained(f"make {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
@@ -86,12 +91,9 @@ class _Bench:
             peak = self.meter.peak(
                 MAKER, *job, seconds=self.plan.cell_budget, device=self.settings.device
             )
-        except DoesNotFit as error:
-            self._put(Cell(candidate.text, length, "memory", str(error)))
-        except TooSlow as error:
-            self._put(Cell(candidate.text, length, "time", f"{error}, the budget"))
-        except StepFailed as error:
-            self._put(Cell(candidate.text, length, "error", str(error)))
+        except NotMeasured as error:
+            reason = f"{error}, the budget" if error.status == "time" else str(error)
+            self._put(Cell(candidate.text, length, error.status, reason))
         else:
             needed = self.calls * peak.seconds
             if needed <= self.plan.cell_budget:
@@ -140,12 +142,11 @@ class _Bench:
                 if candidate in ready:
                     self._put(Cell(candidate.text, length, "error", one_line(error)))
 
-        def before_round(number: int) -> None:
-            self._working(length, f"round {number + 1} of {self.settings.repeats}")
-
+        repeats = self.settings.repeats
         rounds = interleaved(
-            steps, self.settings.repeats, WARM_UP - 1, least=TURN_SECONDS, before_round=before_round
-        )
+            steps, repeats, WARM_UP - 1, least=TURN_SECONDS,
+            before_round=lambda i: self._working(length, f"round {i + 1} of {repeats}"),
+        )  # fmt: skip
         self.done += len(ready)
         for candidate, megabytes in ready.items():
             if seconds := rounds.get(candidate.text):
@@ -166,14 +167,9 @@ class _Bench:
 
     def _known_references(self, length: int) -> list[Candidate]:
         """Those that were measured before, and are timed again beside new candidates."""
-        again = []
-        for name in (FLOOR, SOFTMAX, MATERIALISED):
-            if name not in self.results.candidates:
-                continue
-            cell = self.results.cells.get((name, length))
-            if cell is not None and cell.status == "measured":
-                again.append(parse_candidate(name))
-        return again
+        cells, asked = self.results.cells, self.results.candidates
+        known = [n for n in (FLOOR, SOFTMAX, MATERIALISED) if n in asked and (n, length) in cells]
+        return [parse_candidate(n) for n in known if cells[n, length].status == "measured"]
 
     def _put(self, cell: Cell, *, write: bool = True) -> None:
         self.results.cells[cell.candidate, cell.length] = cell

@@ -79,14 +79,11 @@ class Settings:
             model = model if self.what == "encoder" else f"the model of {self.what}"
             work = "Forward pass" if self.mode == "forward" else "Training step"
             subject = f"{work} of {model}"
+        place = _count(self.threads, "thread") if self.device == "cpu" else self.device
         return (
             f"{subject}: width {self.width}, {_count(self.heads, 'head')}, rank {self.rank}, "
-            f"batch {self.batch_size}, {self.dtype}, {self._place}"
+            f"batch {self.batch_size}, {self.dtype}, {place}"
         )
-
-    @property
-    def _place(self) -> str:
-        return _count(self.threads, "thread") if self.device == "cpu" else self.device
 
 
 def command_words(fields: Mapping[str, Any]) -> list[str]:

@@ -134,10 +134,10 @@ class _Extra:
         self._ksvd = any(isinstance(getattr(m, "ledger", None), Ledger) for m in model.modules())
         self._floors = [m for m in model.modules() if isinstance(m, Floor)]
         # made here, so that no step is charged with them
-        positions = inputs.shape[:2] if inputs.is_floating_point() else (-1, inputs.shape[-1])
-        rows = inputs.numel() // inputs.shape[-1] if positions[0] < 0 else positions[0]
+        tokens = inputs if inputs.is_floating_point() else inputs.view(-1, inputs.shape[-1])
+        rows = tokens.shape[:2]
         self._gradients = [
-            floor.qk_proj.weight.new_empty(rows, positions[1], floor.qk_proj.out_features).normal_()
+            floor.qk_proj.weight.new_empty(*rows, floor.qk_proj.out_features).normal_()
             for floor in self._floors
         ]
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from ..runs.files import explained, write_bytes
 from ..runs.tables import to_markdown
 from .results import GROWING, Cell, Results, short
 
@@ -62,34 +60,26 @@ def summary(results: Results) -> Summary:
         about=f"{machine(results)} Times are medians over {results.settings.repeats} interleaved "
         "rounds, ratios medians of those within a round; every memory figure is from a process of "
         "its own. The exponent of growth is fitted over the upper half of the lengths.",
-        tables={
-            title: [header(results, quantity), *quantity_rows(results, quantity)]
-            for quantity, title in TITLES.items()
-        },
+        tables={title: quantity_table(results, quantity) for quantity, title in TITLES.items()},
         missing=reasons(results),
         document=results.to_dict(),
         measured=any(cell.status == "measured" for cell in results.cells.values()),
     )
 
 
-def quantity_rows(results: Results, quantity: str) -> list[list[str]]:
-    """The body of a table: a row for each candidate, a column for each length, and the exponent of
-    growth where it is time or memory."""
-    rows = []
+def quantity_table(results: Results, quantity: str) -> list[list[str]]:
+    """A header, then a row for each candidate: a column for each length, and the exponent of growth
+    where it is time or memory."""
+    lines = [["", *(f"N = {length}" for length in results.lengths)]]
     for name in results.candidates:
         cells = [results.cells.get((name, length)) for length in results.lengths]
-        row = [name, *(cell_text(cell, quantity) for cell in cells)]
-        for growing in GROWING:
-            if growing == quantity:
-                exponent = results.exponent(name, growing)
-                row.append("" if exponent is None else f"{exponent:.2f}")
-        rows.append(row)
-    return rows
-
-
-def header(results: Results, quantity: str) -> list[str]:
-    lengths = [f"N = {length}" for length in results.lengths]
-    return ["", *lengths, *(["exponent"] if quantity in GROWING else [])]
+        lines.append([name, *(cell_text(cell, quantity) for cell in cells)])
+    for growing in GROWING:
+        if growing == quantity:
+            exponents = [results.exponent(name, growing) for name in results.candidates]
+            column = ["exponent", *("" if one is None else f"{one:.2f}" for one in exponents)]
+            lines = [[*line, last] for line, last in zip(lines, column, strict=True)]
+    return lines
 
 
 def cell_text(cell: Cell | None, quantity: str) -> str:
@@ -116,10 +106,3 @@ def reasons(results: Results) -> list[str]:
                 line = name, f"{SKIPPED[cell.status]}: {cell.reason}"
                 lines.setdefault(line, []).append(length)
     return [f"{n} at N = {', '.join(map(str, at))}: {text}" for (n, text), at in lines.items()]
-
-
-def write_table(results: Results, folder: Path) -> Path:
-    path = folder / "table.md"
-    with explained(f"write {path}"):
-        write_bytes(path, summary(results).markdown().encode())
-    return path

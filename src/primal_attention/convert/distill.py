@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from ..adapters.converted import Converted, evaluation
+from ..adapters.converted import Call, Converted, evaluation
 from ..attention.primal import PrimalAttention
 from .sites import expect_converted, paths
 
@@ -65,7 +65,7 @@ def init_ksvd_(model: nn.Module, batch: Any) -> None:
     """
     layers = expect_converted(model, originals=True)
 
-    def start(layer: Converted, student: Any, call: Any) -> None:
+    def start(layer: Converted, call: Call, args: Any, kwargs: Any, taught: Any) -> None:
         primal = layer.primal
         if not isinstance(primal, PrimalAttention) or primal.weights == "tied":
             return
@@ -96,11 +96,12 @@ def _run(model: nn.Module, layers: list[Converted], batch: Any) -> dict[Converte
     """One forward of the model with the originals; the error of each layer, with its graph."""
     losses: dict[Converted, list[Tensor]] = {layer: [] for layer in layers}
 
-    def compare(layer: Converted, student: Any, call: Any) -> None:
+    def compare(layer: Converted, call: Call, args: Any, kwargs: Any, taught: Any) -> None:
         with torch.enable_grad():
-            losses[layer].append(_error(layer, student, call))
+            student = type(layer).forward(layer, *args, **kwargs)
+            losses[layer].append(_error(layer, call, _tensor(student), _tensor(taught)))
 
-    with torch.no_grad(), _taught(layers, compare, learn=True):
+    with torch.no_grad(), _taught(layers, compare):
         _call(model, batch)
     silent = [paths(model, layer)[0] for layer, found in losses.items() if not found]
     if silent:
@@ -108,8 +109,7 @@ def _run(model: nn.Module, layers: list[Converted], batch: Any) -> dict[Converte
     return losses
 
 
-def _error(layer: Converted, pair: tuple[Tensor, Tensor], call: Any) -> Tensor:
-    student, teacher = pair
+def _error(layer: Converted, call: Call, student: Tensor, teacher: Tensor) -> Tensor:
     if call.ignore is not None and call.context is None:
         keep = ~call.ignore
         keep = keep if getattr(layer.primal, "batch_first", True) or keep.dim() == 1 else keep.t()
@@ -120,10 +120,9 @@ def _error(layer: Converted, pair: tuple[Tensor, Tensor], call: Any) -> Tensor:
 
 
 @contextmanager
-def _taught(
-    layers: list[Converted], tell: Callable[[Converted, Any, Any], None], *, learn: bool = False
-) -> Iterator[None]:
-    """For the time of a `with`, the layers give their originals' outputs; `tell` gets each call."""
+def _taught(layers: list[Converted], tell: Callable[..., None]) -> Iterator[None]:
+    """For the time of a `with`, the layers give their originals' outputs; `tell` gets each call,
+    translated and as it came, with that output."""
 
     def forward_of(layer: Converted) -> Callable[..., Any]:
         original = layer.conversion.original
@@ -132,12 +131,7 @@ def _taught(
             # there is no place in a cache for both of them
             kwargs = {name: v for name, v in kwargs.items() if name != "past_key_values"}
             taught = original(*args, **kwargs)  # type: ignore[misc]
-            pair = None
-            if learn:
-                with torch.enable_grad():
-                    student = type(layer).forward(layer, *args, **kwargs)
-                pair = (_tensor(student), _tensor(taught))
-            tell(layer, pair, layer.translate(*args, **kwargs))
+            tell(layer, layer.translate(*args, **kwargs), args, kwargs, taught)
             return taught
 
         return forward

@@ -144,17 +144,15 @@ def _adopt_types(model: nn.Module, named: dict[str, Tensor]) -> None:
 def _base_model(folder: Path, base: Any, record: dict[str, Any], complete: bool) -> nn.Module:
     if isinstance(base, nn.Module):
         return base
-    from .pretrained import model_from_config, model_from_folder, read_config
+    from .pretrained import build_base, read_config
 
-    if isinstance(base, str | Path):
-        return model_from_folder(base, record["model"])
-    if not complete:
+    if not complete and not isinstance(base, str | Path):
         raise ValueError("the folder holds converted layers only; expected base to be a model")
     if base is None:
         if not (folder / CONFIG).exists():
             raise ValueError(f"{folder} has no {CONFIG}; expected base, the unconverted model")
         base = read_config(folder, record["model"])
-    return model_from_config(base, record["model"])
+    return build_base(base, record["model"])  # type: ignore[no-any-return]
 
 
 def _read(path: Path) -> dict[str, Any]:

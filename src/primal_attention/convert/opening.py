@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import pickle
 import re
 import shutil
@@ -47,7 +48,8 @@ def open_model(path: Path | str, class_name: str | None = None) -> tuple[nn.Modu
     name = class_name or next(iter(getattr(config, "architectures", None) or ()), "AutoModel")
     kind = getattr(transformers, name, None)
     if kind is None:
-        raise ValueError(unknown("model class", name, ["AutoModel", *_near_classes(name)]))
+        near = difflib.get_close_matches(name, dir(transformers), n=5)
+        raise ValueError(unknown("model class", name, ["AutoModel", *near]))
     trained = path.is_dir() and any(file for pattern in _WEIGHTS for file in folder.glob(pattern))
     if not trained:
         return (kind.from_config(config) if name.startswith("Auto") else kind(config)), False
@@ -125,9 +127,3 @@ def copy_companions(source: Path | str, folder: Path | str) -> list[str]:
     for path in found:
         shutil.copyfile(path, Path(folder) / path.name)
     return sorted(path.name for path in found)
-
-
-def _near_classes(name: str) -> list[str]:
-    import difflib
-
-    return difflib.get_close_matches(name, dir(require_transformers()), n=5)

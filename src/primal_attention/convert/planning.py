@@ -11,6 +11,7 @@ from torch import nn
 from ..adapters.base import Source, class_path
 from ..adapters.converted import Converted
 from ..attention.softmax import softmax_flops
+from ..runs.tables import aligned
 from .core import build_core
 from .settings import Options
 from .sites import Layers, Site, find_sites, select
@@ -71,12 +72,7 @@ class Plan:
         return [head, *lines, total]
 
     def __str__(self) -> str:
-        table = self.table()
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in table
-        ]
-        return "\n".join([self.model, *lines, WARNING])
+        return "\n".join([self.model, *aligned(self.table()), WARNING])
 
 
 def plan(

@@ -67,19 +67,15 @@ def read_config(folder: Path | str, path: str) -> Any:
     return _model_class(path).config_class.from_pretrained(folder, local_files_only=True)
 
 
-def model_from_config(config: Any, path: str) -> nn.Module:
-    """An untrained model of the class that was saved."""
-    if not hasattr(config, "to_dict"):
-        raise TypeError(
-            f"base is a {type(config).__name__}; expected a model, a config or a folder"
-        )
-    return _model_class(path)(config)  # type: ignore[no-any-return]
-
-
-def model_from_folder(folder: Path | str, path: str) -> nn.Module:
-    """The pretrained, unconverted model in a local folder."""
-    expect_unconverted(read_config(folder, path), folder)
-    return _model_class(path).from_pretrained(folder, local_files_only=True)  # type: ignore[no-any-return]
+def build_base(base: Any, path: str) -> Any:
+    """An unconverted model of the class that was saved: as trained, from a local folder, or
+    untrained, from a config."""
+    if isinstance(base, str | Path):
+        expect_unconverted(read_config(base, path), base)
+        return _model_class(path).from_pretrained(base, local_files_only=True)
+    if not hasattr(base, "to_dict"):
+        raise TypeError(f"base is a {type(base).__name__}; expected a model, a config or a folder")
+    return _model_class(path)(base)
 
 
 def expect_unconverted(config: Any, folder: Path | str) -> None:

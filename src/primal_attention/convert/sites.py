@@ -15,6 +15,7 @@ from ..adapters.converted import Converted, converted_layers
 
 Layers = str | int | range | slice | re.Pattern[str] | Callable[[str, nn.Module], bool]
 
+MOST_NAMED = 6  # attentions in a message
 _WRAPPERS = (
     "DistributedDataParallel",
     "DataParallel",
@@ -37,10 +38,6 @@ class Site:
     @property
     def name(self) -> str:
         return self.names[0]
-
-    @property
-    def is_converted(self) -> bool:
-        return isinstance(self.module, Converted)
 
     def read(self) -> Source:
         """What the attention computes; an error that names it where it cannot be converted."""
@@ -121,7 +118,7 @@ def select(sites: list[Site], layers: Layers, model: nn.Module) -> list[Site]:
     if not sites:
         raise ValueError(_nothing(model))
     chosen = _choose(sites, layers)
-    twice = [site.name for site in chosen if site.is_converted]
+    twice = [site.name for site in chosen if isinstance(site.module, Converted)]
     if twice:
         raise ValueError(
             f"{', '.join(twice)} is converted already; expected another layer, or revert_ first"
@@ -176,13 +173,12 @@ def _no_match(layers: object, sites: list[Site]) -> str:
     names = [name for site in sites for name in site.names]
     text = layers.pattern if isinstance(layers, re.Pattern) else layers
     near = difflib.get_close_matches(text, names, n=3, cutoff=0.3) if isinstance(text, str) else []
-    hint = f"the nearest are {', '.join(near)}" if near else f"the attentions are {_short(names)}"
+    first = [*names[:MOST_NAMED], "..."] if len(names) > MOST_NAMED else names
+    hint = (
+        f"the nearest are {', '.join(near)}" if near else f"the attentions are {', '.join(first)}"
+    )
     what = getattr(layers, "__name__", None) or repr(text)
     return f"layers = {what} matches none of {len(sites)} attentions; {hint}"
-
-
-def _short(names: list[str], most: int = 6) -> str:
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def _nothing(model: nn.Module) -> str:
@@ -224,9 +220,4 @@ def put(model: nn.Module, names: Iterable[str], module: nn.Module) -> None:
     """Let every path lead to a module."""
     for name in names:
         parent, _, attribute = name.rpartition(".")
-        holder = model.get_submodule(parent)
-        if attribute not in holder._modules:
-            raise ValueError(
-                f"there is no {name} in {type(model).__name__}; expected the model's own"
-            )
-        holder._modules[attribute] = module
+        model.get_submodule(parent)._modules[attribute] = module

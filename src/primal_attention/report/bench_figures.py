@@ -15,7 +15,7 @@ from ..bench import Results, match_accuracies, read_results
 from ..bench.candidates import FLOOR, SOFTMAX
 from ..bench.results import Growing, short
 from ..runs.errors import RunError
-from .style import FORMATS, INK, MUTED, PALETTE, label_ends, new_figure, save, style
+from .style import FORMATS, INK, MUTED, PALETTE, End, label_ends, new_figure, save, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,8 +38,8 @@ def growth(folder: Path | str, *, formats: Sequence[str] = FORMATS) -> list[Path
     if not any(results.series(name, "seconds") for name in results.candidates):
         raise RunError(f"{folder} has no measured time; expected at least one")
     with style():
-        figure = new_figure(12.0, max(4.2, 0.32 * len(results.candidates) + 1.4))
-        figure.suptitle(results.settings.title, x=0.01, ha="left", fontsize=11)
+        height = max(4.2, 0.32 * len(results.candidates) + 1.4)
+        figure = new_figure(12.0, height, results.settings.title)
         time, memory = figure.subplots(1, 2)
         _lines(time, results, "seconds", 1e3)
         _lines(memory, results, "peak_mb", 1.0)
@@ -62,30 +62,23 @@ def bubbles(
             f"{', '.join(results.candidates)}"
         )
     looks = _looks(results.candidates)
-    points = [(name, speed, known[name], memory) for name, (speed, memory) in measured.items()]
     with style():
         figure = new_figure(8.0, 5.4)
         axes = figure.subplots()
-        most = max(memory for *_, memory in points)
-        for name, speed, accuracy, memory in points:
+        most = max(memory for _, memory in measured.values())
+        ends = []
+        for name, (speed, memory) in measured.items():
+            point, colour = (speed, known[name]), looks[name].colour
             area = max(SMALLEST_BUBBLE, LARGEST_BUBBLE * memory / max(most, 1e-9))
-            axes.scatter(
-                speed, accuracy, s=area, color=looks[name].colour, alpha=0.55, linewidths=0
-            )
+            axes.scatter(*point, s=area, color=colour, alpha=0.55, linewidths=0)
+            ends.append(End(point, f"{name}, {short(memory)} MB", colour))
         axes.set_xscale("log")
         axes.margins(0.16, 0.16)
         axes.minorticks_off()
         _plain_ticks(axes.xaxis, axes.get_xlim())
         axes.set(xlabel=f"sequences per second at N = {length}", ylabel="accuracy, %")
         axes.set_title(f"{results.settings.title}\nThe area is the peak memory")
-        label_ends(
-            axes,
-            [(speed, accuracy) for _, speed, accuracy, _ in points],
-            [f"{name}, {short(memory)} MB" for name, _, _, memory in points],
-            [looks[name].colour for name, *_ in points],
-            gap=LABEL_GAP,
-            hairs=True,
-        )
+        label_ends(axes, ends, gap=LABEL_GAP, hairs=True)
         return save(figure, Path(folder) / "bubbles", formats)
 
 
@@ -95,7 +88,7 @@ def bubbles(
 def _lines(axes: Axes, results: Results, quantity: Growing, unit: float) -> None:
     """A line for each candidate, as far as it was measured."""
     looks = _looks(results.candidates)
-    ends, labels, colours = [], [], []
+    ends = []
     for name in results.candidates:
         series = {n: unit * v for n, v in results.series(name, quantity).items() if v > 0}
         if not series:
@@ -103,16 +96,15 @@ def _lines(axes: Axes, results: Results, quantity: Growing, unit: float) -> None
         lengths, values = list(series), list(series.values())
         axes.plot(lengths, values, looks[name].line, color=looks[name].colour, markersize=4)
         exponent = results.exponent(name, quantity)
-        ends.append((lengths[-1], values[-1]))
-        labels.append(name if exponent is None else f"{name}  {exponent:.2f}")
-        colours.append(looks[name].colour)
+        label = name if exponent is None else f"{name}  {exponent:.2f}"
+        ends.append(End((lengths[-1], values[-1]), label, looks[name].colour))
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xlabel("length N")
     axes.set_xticks(list(results.lengths), [str(length) for length in results.lengths])
     axes.minorticks_off()
     _plain_ticks(axes.yaxis, axes.get_ylim())
-    label_ends(axes, ends, labels, colours, gap=LABEL_GAP, hairs=True)
+    label_ends(axes, ends, gap=LABEL_GAP, hairs=True)
 
 
 def _plain_ticks(axis: Axis, limits: tuple[float, float]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..bench import match_accuracies, read_results
 from ..runs.extras import is_installed
-from ..runs.files import explained, write_bytes
+from ..runs.files import write_texts
 from ..train.config import EngineConfig
 from ..train.sweep import Point, Store, make_map, points_csv, summarise, varied
 from ..train.sweep.space import Space
@@ -40,14 +40,11 @@ def write_sweep(
     settings map.csv with a picture."""
     names = varied(space) or list(space)
     points = summarise(configs, names, store.outcomes())
-    files = {"results.csv": points_csv(points)}
+    texts = {"results.csv": points_csv(points)}
     found = make_map(points, *names[:2]) if len(names) >= 2 else None
     if found is not None:
-        files["map.csv"] = found.csv()
-    with explained(f"write into {store.root}"):
-        for name, text in files.items():
-            write_bytes(store.root / name, text.encode())
-    written = [store.root / name for name in files]
+        texts["map.csv"] = found.csv()
+    written = write_texts(store.root, texts)
     if found is not None and is_installed("matplotlib") and any(p.finished for p in points):
         written += sweep_map(found, store.root / "map", title=configs[0].task)
     return points, written

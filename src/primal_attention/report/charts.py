@@ -126,19 +126,18 @@ def _line_view(
     if not log_y:
         heights += [float(v) for one in series if one.band for side in one.band for v in side]
     up = Scale(*(limits or span(heights, log=log_y)), HEIGHT - BOTTOM, TOP, log_y)
+
+    def places(values: Sequence[float | None]) -> list[tuple[float, float]]:
+        known = [(a, b) for a, b in zip(x, values, strict=True) if b is not None and _finite(b)]
+        return [(across(float(a)), up(float(b))) for a, b in known]
+
     parts = [_axes(across, up, x_name, y_name)]
     column = 1
     for one in series:
-        points = [
-            (across(float(a)), up(float(b)))
-            for a, b in zip(x, one.y, strict=True)
-            if b is not None and _finite(b)
-        ]
-        inside = ""
+        points, inside = places(one.y), ""
         if one.band is not None:
-            edge = [(across(float(a)), up(float(b))) for a, b in zip(x, one.band[1], strict=True)]
-            back = [(across(float(a)), up(float(b))) for a, b in zip(x, one.band[0], strict=True)]
-            inside += f'<path class="band" d="{_path(edge + back[::-1])}Z"/>'
+            around = places(one.band[1]) + places(one.band[0])[::-1]
+            inside += f'<path class="band" d="{_path(around)}Z"/>'
         if len(points) == 1:
             inside += f'<circle class="dot" cx="{points[0][0]:.1f}" cy="{points[0][1]:.1f}" r="3"/>'
         elif points:

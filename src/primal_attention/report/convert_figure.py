@@ -27,11 +27,9 @@ def conversion(plan: Plan, path: Path | str, *, formats: Sequence[str] = FORMATS
     rows = plan.rows
     changed = [row.settings is not None for row in rows]
     with style():
-        figure = new_figure(11.5, min(14.0, 2.0 + 0.34 * len(rows)))
         title = f"{plan.model.rpartition('.')[2]}: {sum(changed)} of {len(rows)} attentions change"
-        figure.suptitle(
-            f"{title}\nUntrained, the converted model is another function.", x=0.01, ha="left"
-        )
+        title += "\nUntrained, the converted model is another function."
+        figure = new_figure(11.5, min(14.0, 2.0 + 0.34 * len(rows)), title)
         grid = figure.subplots(1, 3, sharey=True, width_ratios=(1.1, 1, 1))
         _stack(grid[0], rows)
         _bars(grid[1], [r.parameters for r in rows], [r.parameters_after for r in rows], changed)

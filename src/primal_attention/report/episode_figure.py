@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .style import FORMATS, PALETTE, label_ends, new_figure, save, style
+from .style import FORMATS, PALETTE, End, label_ends, new_figure, save, style
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -26,12 +26,10 @@ def episode(
 ) -> list[Path]:
     """The return collected and the return still asked for, and the first entries of the state."""
     collected = np.cumsum(played.rewards, dtype=np.float64)
-    steps = len(collected)
     names = environment.states or tuple(f"state {i}" for i in range(min(4, played.states.shape[1])))
     with style():
-        figure = new_figure(7.5, 4.6)
-        title = f"{environment.id}: {collected[-1]:.0f} in {steps} steps, asked for"
-        figure.suptitle(f"{title} {played.target:.0f}", x=0.01, ha="left")
+        title = f"{environment.id}: {collected[-1]:.0f} in {len(collected)} steps, asked for"
+        figure = new_figure(7.5, 4.6, f"{title} {played.target:.0f}")
         above, below = figure.subplots(2, 1, sharex=True)
         _lines(above, ["collected", "still asked for"], [collected, played.target - collected])
         above.set_title("Return")
@@ -42,7 +40,8 @@ def episode(
 
 
 def _lines(axes: Axes, names: Sequence[str], rows: Sequence[npt.NDArray[np.floating]]) -> None:
-    colours = PALETTE[: len(names)]
-    for row, colour in zip(rows, colours, strict=True):
+    ends = []
+    for row, name, colour in zip(rows, names, PALETTE, strict=False):
         axes.plot(range(1, len(row) + 1), row, color=colour, linewidth=1.2)
-    label_ends(axes, [(len(row), float(row[-1])) for row in rows], names, colours)
+        ends.append(End((len(row), float(row[-1])), name, colour))
+    label_ends(axes, ends)

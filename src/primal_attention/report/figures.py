@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .runs import Trained, read_run
-from .style import FORMATS, MUTED, PALETTE, heat_map, label_ends, new_figure, save, style
+from .style import FORMATS, MUTED, PALETTE, End, heat_map, label_ends, new_figure, save, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MOST_COUNTS = 30  # classes; a larger matrix shows colours without counts
 
@@ -30,8 +29,7 @@ def curves(run: Path | str, *, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Task loss, KSVD loss and accuracy by epoch: curves.png and curves.svg in the run folder."""
     found = read_run(run)
     with style():
-        figure = new_figure(10.5, 3.2)
-        _headline(figure, f"{found.title}\n{_outcome(found)}")
+        figure = new_figure(10.5, 3.2, f"{found.title}\n{_outcome(found)}")
         _curve_panels(figure.subplots(1, 3), [found], [""])
         return save(figure, found.path / "curves", formats)
 
@@ -61,9 +59,8 @@ def compare(
         raise ValueError("compare was given no run; expected {name: run folder}")
     names, found = list(runs), [read_run(run) for run in runs.values()]
     with style():
-        figure = new_figure(12.5, 7.6 if matrices else 3.4)
+        figure = new_figure(12.5, 7.6 if matrices else 3.4, _common_title(found))
         parts = figure.subfigures(2 if matrices else 1, 1, squeeze=False)[:, 0]
-        _headline(figure, _common_title(found))
         _curve_panels(parts[0].subplots(1, 3), found, names)
         if matrices:
             cells = parts[1].subplots(1, len(found), squeeze=False)[0]
@@ -94,7 +91,7 @@ def _curve_panels(panels: Sequence[Axes], runs: Sequence[Trained], names: Sequen
 def _lines(axes: Axes, runs: Sequence[Trained], names: Sequence[str], quantity: str) -> None:
     """One line per run; the selected epoch is marked in the panel of the accuracies."""
     by_steps = _by_steps(runs)
-    ends, labels, colours = [], [], []
+    ends: list[End] = []
     seen: list[float] = []
     for run, name, colour in zip(runs, names, _colours(len(runs)), strict=True):
         curve: dict[int, float] = getattr(run, quantity)
@@ -103,9 +100,7 @@ def _lines(axes: Axes, runs: Sequence[Trained], names: Sequence[str], quantity: 
         steps = (by_steps and run.config.epoch_steps) or 1  # of an epoch
         along, values = [steps * epoch for epoch in curve], list(curve.values())
         axes.plot(along, values, color=colour)
-        ends.append((float(along[-1]), values[-1]))
-        labels.append(name)
-        colours.append(colour)
+        ends.append(End((float(along[-1]), values[-1]), name, colour))
         seen += values
         if quantity == "values" and run.chosen in curve:
             point = steps * run.chosen, curve[run.chosen]
@@ -124,7 +119,7 @@ def _lines(axes: Axes, runs: Sequence[Trained], names: Sequence[str], quantity: 
     if quantity != "values" and min(seen) > 0 and max(seen) > 30 * min(seen):
         axes.set_yscale("log")
     if len(runs) > 1:
-        label_ends(axes, ends, labels, colours)
+        label_ends(axes, ends)
 
 
 def _by_steps(runs: Sequence[Trained]) -> bool:
@@ -148,10 +143,6 @@ def _matrix(axes: Axes, run: Trained) -> None:
 
 def _colours(count: int) -> list[str]:
     return [PALETTE[i % len(PALETTE)] for i in range(count)]
-
-
-def _headline(figure: Figure, text: str) -> None:
-    figure.suptitle(text, x=0.01, ha="left", fontsize=11)
 
 
 def _outcome(run: Trained) -> str:

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from pathlib import Path
 
+from ..runs.extras import is_installed
 from ..runs.files import explained, read_json
 from ..tasks import get_task
 from ..train.config import DecisionConfig
 
 
 def draw(run: Path) -> None:
-    """Draw beside the result what is not there yet."""
+    """Draw beside the result what is not there yet; figures where matplotlib is at hand."""
+    from . import figures
+
     for name in get_task(read_json(run / "config.json")["task"]).objective.pictures:
-        PICTURES[name](run)
-
-
-def _curves(run: Path) -> None:
-    if find_spec("matplotlib") is not None:
-        from .figures import curves
-
-        curves(run, formats=("png",))
-
-
-def _confusion(run: Path) -> None:
-    if find_spec("matplotlib") is not None:
-        from .figures import confusion
-
-        confusion(run, formats=("png",))
+        if name == "episode":
+            _episode(run)
+        elif is_installed("matplotlib"):
+            getattr(figures, name)(run, formats=("png",))
 
 
 def _episode(run: Path) -> None:
@@ -51,6 +42,3 @@ def _episode(run: Path) -> None:
     if not screen or not film(agent, environment, run / "episode.gif", target=config.target):
         played = play(agent, environment, target=config.target)
         episode(played, environment, run / "episode", formats=["png"])
-
-
-PICTURES = {"curves": _curves, "confusion": _confusion, "episode": _episode}

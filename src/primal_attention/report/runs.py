@@ -74,7 +74,7 @@ def _read(path: Path) -> Trained:
     if not (path / "result.json").exists():
         raise RunError(f"{path} has no result.json; expected the folder of a finished run")
     settings, result = read_json(path / "config.json"), read_json(path / "result.json")
-    lines = read_metrics(path)
+    lines, place = read_metrics(path), path / "environment.json"
     config, kind = _kinds(settings)
     label, judged = kind.told(result, [line for line in lines if line["kind"] == "epoch"])
     measure = kind.measure
@@ -94,7 +94,7 @@ def _read(path: Path) -> Trained:
         ksvd_by_step=_curve(lines, "step", "ksvd_loss"),
         settings=settings,
         result=result,
-        environment=_environment(path),
+        environment=dict(read_json(place)) if place.exists() else {},
         **_classes(path, result),
         primal_layers=_layers(lines),
     )
@@ -122,11 +122,6 @@ def _classes(path: Path, result: dict[str, Any]) -> dict[str, Any]:
             f"{confusion.shape}; expected one row and column a class"
         )
     return {"classes": classes, "confusion": confusion}
-
-
-def _environment(path: Path) -> dict[str, Any]:
-    place = path / "environment.json"
-    return dict(read_json(place)) if place.exists() else {}
 
 
 def _layers(lines: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:

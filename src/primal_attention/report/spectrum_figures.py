@@ -35,7 +35,9 @@ def explained_variance(
         figure = new_figure(5.4 * len(panels), 3.8)
         cells = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axes, (name, found) in zip(cells, panels.items(), strict=True):
-            _curves(axes, found.layers)
+            for layer, colour in zip(found.layers, _colours(len(found.layers)), strict=True):
+                _curve(axes, layer, colour, f"{layer.name}: {layer.kind}")
+            _finish(axes, len(found.layers))
             axes.set_title(name or "Cumulative explained variance of the attention matrices")
             axes.set_xlabel("number of singular values")
         cells[0].set_ylabel("explained variance")
@@ -93,12 +95,6 @@ def rank_map(found: Spectrum, path: Path | str, *, formats: Sequence[str] = FORM
         axes.set(xlabel="head", title="Effective rank of the attention matrix, mean over inputs")
         figure.colorbar(image, ax=axes)
         return save(figure, Path(path), formats)
-
-
-def _curves(axes: Axes, layers: Sequence[LayerSpectrum]) -> None:
-    for layer, colour in zip(layers, _colours(len(layers)), strict=True):
-        _curve(axes, layer, colour, f"{layer.name}: {layer.kind}")
-    _finish(axes, len(layers))
 
 
 def _curve(axes: Axes, layer: LayerSpectrum, colour: Any, label: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,12 +57,15 @@ def style() -> AbstractContextManager[None]:
     return _matplotlib().rc_context(_SETTINGS)  # type: ignore[no-any-return]
 
 
-def new_figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float, headline: str = "") -> Figure:
     """An empty figure outside pyplot: no window, no global state, drawn by Agg."""
     _matplotlib()
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
+    if headline:
+        figure.suptitle(headline, x=0.01, ha="left", fontsize=11)
+    return figure
 
 
 def save(figure: Figure, path: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
@@ -100,21 +103,21 @@ def heat_map(
     return image
 
 
-def label_ends(
-    axes: Axes,
-    points: Sequence[tuple[float, float]],
-    names: Sequence[str],
-    colours: Sequence[str],
-    *,
-    gap: float = 0.075,
-    hairs: bool = False,
-) -> None:
-    """A name right of the axes for each point, pushed apart where they are close; with `hairs`, a
-    thin line joins the two."""
+class End(NamedTuple):
+    """The end of a line, or another point, with its name."""
+
+    point: tuple[float, float]
+    name: str
+    colour: str
+
+
+def label_ends(axes: Axes, ends: Sequence[End], *, gap: float = 0.075, hairs: bool = False) -> None:
+    """The names right of the axes, pushed apart where they are close; with `hairs`, a thin line
+    joins each to its point."""
     limits = axes.get_xlim(), axes.get_ylim()
     to_view = axes.transData + axes.transAxes.inverted()
-    heights = spread([float(to_view.transform(point)[1]) for point in points], gap)
-    for point, name, colour, height in zip(points, names, colours, heights, strict=True):
+    heights = spread([float(to_view.transform(end.point)[1]) for end in ends], gap)
+    for (point, name, colour), height in zip(ends, heights, strict=True):
         hair = {"arrowstyle": "-", "color": colour, "lw": 0.4, "relpos": (0, 0.5)}
         axes.annotate(
             name, point, (1.05 if hairs else 1.02, height), xycoords="data",

@@ -29,6 +29,7 @@ MODELS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 SPELLING = {"HandWriting": "Handwriting", "HeartBeat": "Heartbeat"}  # of the archive
 NO_DATA = "the data is not here; `primal data` says how to get it"
+NOT_PUBLISHED = "needs the images of ImageNet-1K and the trained models, which are not published"
 IMAGENET_CLASSES = 100
 WEIGHTS = {"No": "free", "Yes": "data"}  # data-dependent
 QUICK: Mapping[str, Any] = {
@@ -69,8 +70,7 @@ def _cell(found: PaperTable, row: str, column: str, changes: dict[str, Any], qui
         return Cell(row, column, figure, acting, why)
     task, attention, own = _recipe(found, row, column)
     if attention is None:
-        why = "needs the images of ImageNet-1K and the trained models, which are not published"
-        return Cell(row, column, figure, why=why)
+        return Cell(row, column, figure, why=NOT_PUBLISHED)
     if column == "Top-5":
         return Cell(row, column, figure, why="a run reports how often the first guess is right")
     status = get_task(task).status(changes["data_dir"])

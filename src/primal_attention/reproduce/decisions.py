@@ -16,6 +16,7 @@ ATTENTIONS: Mapping[str, str] = {
     "Cos.": "cosformer", "Flow.": "flow",
 }  # fmt: skip
 LAYERS = 3
+PRIMAL_DT = ("softmax",) * (LAYERS - 1) + ("primal",)
 QUICK: Mapping[str, Any] = {
     "width": 16, "heads": 2, "feedforward": 16, "rank": 4, "context": 5, "batch_size": 8,
     "epochs": 1, "epoch_steps": 2, "episodes": 1,
@@ -42,14 +43,10 @@ def _recipe(name: str, row: str, column: str) -> tuple[str, tuple[str, ...], dic
     """Task, attentions and settings of their own."""
     if name == "table7":  # "Hopper", "Medium s=32"
         level, rank = column.split(" s=")
-        return _task(level, row), _primal_dt(), {"rank": int(rank)}
+        return _task(level, row), PRIMAL_DT, {"rank": int(rank)}
     level, environment = row.split(" ")  # "Medium Hopper", "DT"
-    attention = (ATTENTIONS[column],) * LAYERS if column in ATTENTIONS else _primal_dt()
+    attention = (ATTENTIONS[column],) * LAYERS if column in ATTENTIONS else PRIMAL_DT
     return _task(level, environment), attention, {}
-
-
-def _primal_dt() -> tuple[str, ...]:
-    return ("softmax",) * (LAYERS - 1) + ("primal",)
 
 
 def _task(level: str, environment: str) -> str:

@@ -11,7 +11,7 @@ from ..bench.arena import ArenaPlan, read_arena, run_arena
 from ..bench.candidates import MATERIALISED
 from .lines import NO_TIME, QUICK_REASON, Line
 from .paper_tables import Figure, table
-from .verdict import Estimate, judge, of_values
+from .verdict import Estimate, estimate, judge
 
 CANDIDATES: Mapping[str, str] = {
     "Trans.": MATERIALISED,
@@ -95,4 +95,4 @@ def _factor(row: str, column: str, results: Results) -> tuple[Estimate | None, s
         return Estimate(factor, factor, factor), ""
     units = own.beside or base.rounds  # of the same rounds, also where the model was added later
     ratios = [a / b for a, b in zip(units, own.rounds, strict=False)]
-    return of_values(ratios), ""
+    return estimate(ratios, unit=1.0), ""

@@ -48,7 +48,6 @@ def fill(
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds is {list(seeds)}; expected different integers, at least one")
     folder, found = Path(folder), table(name)
-    found.select(part)
     if name == "table3":
         measured = folder / ("table3-quick" if quick else "table3")
         results = measure(measured, part, quick=quick, budget=budget, watch=watch)

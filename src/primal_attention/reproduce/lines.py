@@ -13,7 +13,7 @@ from .decisions import not_d4rl
 from .paper_tables import Figure, PaperTable
 from .verdict import Estimate, Verdict, average, estimate, judge, margin
 
-NO_TIME = "no time yet"
+NO_TIME, NO_VERDICT = "no time yet", "no verdict"
 ONE_SEED = "a score of one seed has no interval; expected two seeds or more"
 QUICK_REASON = "quick settings, whose figures mean nothing"
 
@@ -37,6 +37,11 @@ class Line:
         """Whether a later call resumes it."""
         states = (self.why, *(seed.partition(": ")[2] for seed in self.missing))
         return any(one.startswith((NO_TIME, "paused")) for one in states)
+
+    @property
+    def state(self) -> str:
+        """The verdict, or why there is none: without a figure, or in spite of one."""
+        return NO_VERDICT if self.verdict == "not run" and self.ours is not None else self.verdict
 
     @property
     def difference(self) -> float | None:
@@ -121,21 +126,18 @@ def _averages(found: PaperTable, lines: Sequence[Line]) -> list[Line]:
         if len(parts) < len(found.columns if across else found.rows):
             continue
         row, column = (name, "average") if across else ("average", name)
-        empty = Line(row, column, figure.printed, figure.value, None, "not run")
         known = [part.ours for part in parts if part.ours is not None]
-        if len(known) < len(parts):
-            why = f"{len(known)} of {len(parts)} cells have a result"
-            made.append(dataclasses.replace(empty, why=why))
-            continue
-        ours = average(known)
         unjudged = next((part.why for part in parts if part.verdict == "not run"), None)
-        made.append(
-            dataclasses.replace(
-                empty,
-                ours=ours,
-                verdict=_judge(found, figure, ours) if unjudged is None else "not run",
-                why=unjudged or "",
-                seconds=sum(part.seconds for part in parts),
-            )
+        ours, seconds = None, 0.0
+        verdict: Verdict = "not run"
+        if len(known) < len(parts):
+            unjudged = f"{len(known)} of {len(parts)} cells have a result"
+        else:
+            ours, seconds = average(known), sum(part.seconds for part in parts)
+            if unjudged is None:
+                verdict = _judge(found, figure, ours)
+        line = Line(
+            row, column, figure.printed, figure.value, ours, verdict, unjudged or "", seconds
         )
+        made.append(line)
     return made

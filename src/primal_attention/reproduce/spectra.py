@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +11,10 @@ from ..runs.files import explained, read_json
 from ..tasks import get_task
 from ..train.config import EngineConfig, RunConfig
 from ..train.sweep.store import Outcome
-from .cells import MODELS, Cell, cells_of
+from .cells import MODELS, NOT_PUBLISHED, Cell, cells_of
 from .lines import QUICK_REASON, Line, outcome_of, state
 from .paper_tables import table
-from .verdict import Verdict, of_values
+from .verdict import Verdict, estimate
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -47,20 +46,18 @@ def spectra_lines(
     found = table("figure1")
     lines = []
     for row, column in found.select(part):
-        printed = found.figure(row, column).printed
-        empty = Line(row, column, printed, 0.0, None, "not run")
+        ours, why = None, ""
+        verdict: Verdict = "not run"
         if not row.startswith(SET):
-            why = "needs the images of ImageNet-1K and the trained models, which are not published"
-            lines.append(dataclasses.replace(empty, why=why))
-            continue
-        gains = _gains(cells, row.endswith(DEEPER), seeds, outcomes)
-        if not gains:
-            lines.append(dataclasses.replace(empty, why=_missing(cells, seeds, outcomes)))
-            continue
-        ours = of_values(gains)
-        verdict: Verdict = "reproduced" if ours.low > 0 else "not reproduced"
-        line = dataclasses.replace(empty, ours=ours, verdict=verdict)
-        lines.append(dataclasses.replace(empty, ours=ours, why=QUICK_REASON) if quick else line)
+            why = NOT_PUBLISHED
+        elif gains := _gains(cells, row.endswith(DEEPER), seeds, outcomes):
+            ours = estimate(gains, unit=1.0)
+            verdict = "reproduced" if ours.low > 0 else "not reproduced"
+        else:
+            why = _missing(cells, seeds, outcomes)
+        if ours is not None and quick:
+            verdict, why = "not run", QUICK_REASON
+        lines.append(Line(row, column, found.figure(row, column).printed, 0.0, ours, verdict, why))
     return lines
 
 

@@ -48,26 +48,19 @@ class Estimate:
     deviation: float | None = None
 
 
-def estimate(accuracies: Sequence[float], cases: int | None) -> Estimate:
-    """From the accuracies of the seeds, shares of `cases`, or from hundredths of scores, which have
-    no cases; the estimate is in percent."""
-    mean, deviation, seeds = mean_interval(accuracies)
+def estimate(values: Sequence[float], cases: int | None = None, unit: float = 100.0) -> Estimate:
+    """From the accuracies of the seeds, shares of `cases`, or from values that have no cases, such
+    as hundredths of scores; the estimate is in percent, or another multiple of the values."""
+    mean, deviation, seeds = mean_interval(values)
     seeds_low, seeds_high = seeds or (mean, mean)
     test_low, test_high = (mean, mean) if cases is None else wilson(mean, cases)
     return Estimate(
-        100 * mean,
-        100 * (mean - math.hypot(mean - seeds_low, mean - test_low)),
-        100 * (mean + math.hypot(seeds_high - mean, test_high - mean)),
-        len(accuracies),
-        None if deviation is None else 100 * deviation,
+        unit * mean,
+        unit * (mean - math.hypot(mean - seeds_low, mean - test_low)),
+        unit * (mean + math.hypot(seeds_high - mean, test_high - mean)),
+        len(values),
+        None if deviation is None else unit * deviation,
     )
-
-
-def of_values(values: Sequence[float]) -> Estimate:
-    """From values in the unit of the table: their mean with Student's t-interval."""
-    mean, deviation, interval = mean_interval(values)
-    low, high = interval or (mean, mean)
-    return Estimate(mean, low, high, len(values), deviation)
 
 
 def average(parts: Sequence[Estimate]) -> Estimate:

@@ -6,12 +6,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..runs.files import explained, write_bytes
-from ..runs.tables import to_csv
-from .lines import Line
+from ..runs.files import write_texts
+from ..runs.tables import to_csv, to_markdown
+from .lines import NO_VERDICT, Line
 from .paper_tables import PaperTable
 
-NO_VERDICT = "no verdict"
 TITLES = ("row", "column", "paper", "ours", "difference", "95 % interval", "seeds", "verdict")
 LISTED = 12  # rows; more are counted
 HOLDOUT = (
@@ -31,7 +30,7 @@ def texts(line: Line) -> tuple[str, ...]:
     ours = line.ours
     head = (line.row, line.column, line.printed)
     if ours is None:
-        return (*head, "", "", "", "", line.verdict)
+        return (*head, "", "", "", "", line.state)
     deviation = "" if ours.deviation is None else f" ± {ours.deviation:.1f}"
     difference = line.difference or 0.0
     return (
@@ -40,7 +39,7 @@ def texts(line: Line) -> tuple[str, ...]:
         f"{difference:+.1f}",
         f"{ours.low:.1f} to {ours.high:.1f}",
         str(ours.seeds),
-        NO_VERDICT if line.verdict == "not run" else line.verdict,
+        line.state,
     )
 
 
@@ -49,19 +48,14 @@ def reasons(lines: Sequence[Line]) -> list[str]:
     found: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
         if line.verdict == "not run":
-            state = "not run" if line.ours is None else NO_VERDICT
-            found.setdefault((state, line.why), []).append(line)
+            found.setdefault((line.state, line.why), []).append(line)
     return [f"{state}: {where(cells)}: {why}" for (state, why), cells in found.items()]
 
 
 def counted(lines: Sequence[Line]) -> str:
     """ "2 reproduced, 1 better, 107 not run"."""
     names = ("reproduced", "better", "not reproduced", NO_VERDICT, "not run")
-    states = [
-        NO_VERDICT if line.verdict == "not run" and line.ours is not None else line.verdict
-        for line in lines
-    ]
-    counts = {name: states.count(name) for name in names}
+    counts = {name: sum(line.state == name for line in lines) for name in names}
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
 
 
@@ -99,8 +93,7 @@ def as_markdown(
     out = [f"# {found.name}: {found.title}", "", f"Made by `{command}`: {counted(lines)}.", ""]
     shown = [line for line in lines if line.ours is not None]
     if shown:
-        out += [f"| {' | '.join(TITLES)} |", "|---" * len(TITLES) + "|"]
-        out += [f"| {' | '.join(t.replace('|', '/') for t in texts(line))} |" for line in shown]
+        out += [to_markdown(TITLES, ([t.replace("|", "/") for t in texts(x)] for x in shown))]
         minutes = sum(line.seconds for line in shown if "average" not in (line.row, line.column))
         out += ["", f"Training took {minutes / 60:.1f} minutes.", ""]
     partial = [line for line in shown if line.missing]
@@ -147,13 +140,7 @@ def write_all(
     }
     asked = [part, "holdout" if protocol == "holdout" else None, "quick" if quick else None]
     name = "-".join([found.name, *(re.sub(r"[^\w.+=]+", "_", word) for word in asked if word)])
-    written = []
-    with explained(f"write into {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        for kind, text in made.items():
-            written.append(folder / f"{name}.{kind}")
-            write_bytes(written[-1], text.encode())
-    return written
+    return write_texts(folder, {f"{name}.{kind}": text for kind, text in made.items()})
 
 
 def where(cells: Sequence[Line]) -> str:

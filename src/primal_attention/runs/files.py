@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,16 @@ def replacing(path: Path) -> Iterator[Path]:
 def write_bytes(path: Path, data: bytes) -> None:
     with replacing(path) as beside:
         beside.write_bytes(data)
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Write files, {name: text}, into a folder, which is made if need be; a RunError says why it
+    cannot be done."""
+    with explained(f"write into {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            write_bytes(folder / name, text.encode())
+    return [folder / name for name in texts]
 
 
 def write_json(path: Path, value: Any) -> None:

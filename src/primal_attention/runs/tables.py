@@ -17,6 +17,15 @@ def to_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return text.getvalue()
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows as lines whose columns begin at the same places."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
 def to_markdown(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = False
 ) -> str:

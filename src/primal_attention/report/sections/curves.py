@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..charts import Mark, Series, lines
-from ..runs import Trained
+from ..runs import Curve, Trained
 from .base import Section, figure, notes, panel
 from .read import Entry, Sources
 
@@ -30,7 +30,7 @@ def _task(entries: list[Entry], title: str, sources: Sources) -> str:
     commands = [*(c for entry in entries for c in entry.commands), sources.command]
     figures, said = [], []
     for quantity, (caption, name) in LOSSES.items():
-        epochs, series = _series(runs, quantity)
+        epochs, series = run_series([(e, run, getattr(run, quantity)) for e, run in runs])
         if series:
             chart = lines(epochs, series, x_name="epoch", y_name=name)
             note = "Mean over the training cases of an epoch."
@@ -38,7 +38,7 @@ def _task(entries: list[Entry], title: str, sources: Sources) -> str:
         else:
             said.append(f"No {name}: no primal layer was trained with η > 0.")
     measure = entries[0].measure
-    epochs, series = _series(runs, "values")
+    epochs, series = run_series([(entry, run, run.values) for entry, run in runs])
     marks = [_mark(entry.key, run) for entry, run in runs if run.chosen in run.values]
     chart = lines(epochs, series, x_name="epoch", y_name=measure.axis, log_y=False, marks=marks)
     sets = " / ".join(dict.fromkeys(run.judged for _, run in runs))
@@ -54,19 +54,15 @@ def _task(entries: list[Entry], title: str, sources: Sources) -> str:
     return panel(figures, [(e.key, e.name) for e in entries], title) + notes(said)
 
 
-def _series(runs: list[tuple[Entry, Trained]], quantity: str) -> tuple[list[int], list[Series]]:
-    """The epochs, and a line for each run that has the quantity."""
-    curves = [(entry, run, getattr(run, quantity)) for entry, run in runs]
-    epochs = sorted({epoch for *_, curve in curves for epoch in curve})
-    return epochs, [
-        Series(run_name(e.name, run, len(e.runs)), e.key, [curve.get(i) for i in epochs])
-        for e, run, curve in curves
-        if curve
-    ]
-
-
-def run_name(entry: str, run: Trained, runs: int) -> str:
-    return entry if runs == 1 else f"{entry}, seed {run.seed}"
+def run_series(curves: list[tuple[Entry, Trained, Curve]]) -> tuple[list[int], list[Series]]:
+    """The epochs or steps, and a line for each run that has a curve."""
+    places = sorted({place for *_, curve in curves for place in curve})
+    series = []
+    for entry, run, curve in curves:
+        name = entry.name if len(entry.runs) == 1 else f"{entry.name}, seed {run.seed}"
+        if curve:
+            series.append(Series(name, entry.key, [curve.get(place) for place in places]))
+    return places, series
 
 
 def _mark(key: int, run: Trained) -> Mark:

@@ -11,7 +11,7 @@ import numpy as np
 from ..charts import Series, heat, lines
 from ..runs import Trained
 from .base import Section, figure, panel
-from .curves import run_name
+from .curves import run_series
 from .learned import learned
 from .read import Entry, Sources
 from .spectrum import Spectra, padded, short_names, spectrum_command
@@ -37,15 +37,10 @@ def _along_training(sources: Sources) -> str:
     if not runs:
         return ""
     stride = max(1, math.ceil(max(max(run.ksvd_by_step) for _, run in runs) / MOST_POINTS))
-    curves = [thinned(run, stride) for _, run in runs]
-    steps = sorted({step for curve in curves for step in curve})
-    series = [
-        Series(run_name(e.name, run, len(e.runs)), e.key, [curve.get(s) for s in steps])
-        for (e, run), curve in zip(runs, curves, strict=True)
-    ]
+    steps, series = run_series([(entry, run, thinned(run, stride)) for entry, run in runs])
     chart = lines(steps, series, x_name="step", y_name="J")
     mean = f", mean over {stride} steps" if stride > 1 else ""
-    legend = [pair for pair in sources.legend if pair[0] in {one.key for one in series}]
+    legend = list(dict.fromkeys((entry.key, entry.name) for entry, _ in runs))
     made = figure(
         "J along training", "J along training", chart, sources.commands,
         f"Root of the mean of J² over the layers, on the training batches{mean}. 0 at a solution.",

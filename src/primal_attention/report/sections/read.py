@@ -27,10 +27,9 @@ class Entry:
 
     key: int  # its place, and its colour
     name: str
-    path: Path
     runs: tuple[Trained, ...]
     missing: tuple[str, ...]
-    command: str | None
+    commands: tuple[str, ...]  # that trained it, where known
 
     @property
     def config(self) -> EngineConfig:
@@ -77,17 +76,12 @@ class Entry:
             return None
         return statistics.fmean(float(value) for value in found if value is not None)
 
-    @property
-    def commands(self) -> list[str]:
-        return [] if self.command is None else [self.command]
-
 
 @dataclass(frozen=True)
 class Bench:
     """The folder of a benchmark."""
 
     name: str
-    path: Path
     results: Results
 
 
@@ -119,10 +113,6 @@ class Sources:
         return [f"Of {len(self.entries)} configurations, the best of each task is shown."]
 
     @property
-    def legend(self) -> list[tuple[int, str]]:
-        return [(entry.key, entry.name) for entry in self.entries]
-
-    @property
     def commands(self) -> list[str]:
         """The trainings, and the page."""
         return [*(c for entry in self.entries for c in entry.commands), self.command]
@@ -147,7 +137,7 @@ def read_sources(
     for part, inner in dict(found).items():
         try:
             if (part / BENCH_FILE).exists():
-                benches.append(Bench(names[part], part, read_results(part)))
+                benches.append(Bench(names[part], read_results(part)))
             else:
                 entries.append(_entry(part, len(entries), names[part], train_command))
         except RunError as error:
@@ -194,10 +184,10 @@ def _entry(path: Path, key: int, name: str, train_command: TrainCommand | None) 
             raise RunError(f"{path} has no finished seed; expected at least one")
     else:
         runs = [read_run(path)]
-    command = None
+    commands: tuple[str, ...] = ()
     if train_command is not None and runs[0].measure == ACCURACY:
-        command = train_command(runs[0].config, [run.seed for run in runs])
-    return Entry(key, name, path, tuple(runs), tuple(missing), command)
+        commands = (train_command(runs[0].config, [run.seed for run in runs]),)
+    return Entry(key, name, tuple(runs), tuple(missing), commands)
 
 
 def _seeds(path: Path, missing: list[str]) -> list[Trained]:
@@ -220,8 +210,8 @@ def _status(run: Path) -> str:
     if not (run / "status.json").exists():
         return "unfinished"
     found = read_json(run / "status.json")
-    reason = found.get("reason") if isinstance(found, dict) else None
-    status = found.get("status", "unfinished") if isinstance(found, dict) else "unfinished"
+    known = found if isinstance(found, dict) else {}
+    status, reason = known.get("status", "unfinished"), known.get("reason")
     return f"{status}: {reason}" if reason else str(status)
 
 
