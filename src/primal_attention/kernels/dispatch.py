@@ -21,7 +21,8 @@ from .folded import attend_folded, features_are_cheaper, fold_weights
 from .native import library, operator, ops
 
 Path = Literal["reference", "tiles", "decoding", "native"]
-Weights = Literal["data", "free", "tied"]
+Weights = Literal["data", "free", "tied", "scan"]  # scan: tied ones of a causal layer
+WIDEST = 384  # beyond, the products of `tiles` are faster than those of `native`
 DECODED = 256  # positions of a batch up to which `decoding` serves
 
 
@@ -57,10 +58,9 @@ def choose_path(
     the weights of the layer if nothing but their kind speaks against the compiled kernels."""
     # first: a graph with a dynamic length must not ask how long the sequence is
     if torch.compiler.is_compiling():
-        keep = fast and native is not None and not torch.compiler.is_exporting()
-        return (
-            "native" if keep and _graph_has_native(x, dtype, feature_map, native) else "reference"
-        )
+        if not fast or native is None or torch.compiler.is_exporting():
+            return "reference"
+        return "native" if _graph_has_native(x, dtype, feature_map, native) else "reference"
     if not fast or torch._C._are_functorch_transforms_active():
         return "reference"
     served = native is not None and _has_native(x, dtype, feature_map, native)
@@ -71,7 +71,7 @@ def choose_path(
     decoding = decoding and dtype in (torch.float32, torch.float64)
     if decoding and not torch.is_autocast_enabled(x.device.type):
         return "decoding"
-    return "native" if served else "tiles"
+    return "native" if served and (native == "scan" or x.shape[2] <= WIDEST) else "tiles"
 
 
 def native_map(feature_map: FeatureMap) -> int | None:
@@ -90,7 +90,7 @@ def _knows_native(x: Tensor, dtype: torch.dtype, feature_map: FeatureMap, weight
     found = native_map(feature_map)
     return (
         found is not None
-        and (found == ops.COSINE or weights == "tied")
+        and (found == ops.COSINE or weights in ("tied", "scan"))
         and dtype in (torch.float32, torch.bfloat16)
         and x.device.type == "cpu"
     )
