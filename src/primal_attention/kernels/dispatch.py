@@ -24,7 +24,8 @@ from .native import library, operator, ops
 from .triton import switch
 
 Path = Literal["reference", "tiles", "decoding", "native", "triton"]
-Weights = Literal["data", "free", "tied"]
+Weights = Literal["data", "free", "tied", "scan"]  # scan: tied ones of a causal layer
+WIDEST = 384  # beyond, the products of `tiles` are faster than those of `native`
 DECODED = 256  # positions of a batch up to which `decoding` serves
 
 
@@ -69,7 +70,7 @@ def choose_path(
     decoding = decoding and dtype in (torch.float32, torch.float64)
     if decoding and not torch.is_autocast_enabled(x.device.type):
         return "decoding"
-    return "native" if served else "tiles"
+    return "native" if served and (native == "scan" or x.shape[2] <= WIDEST) else "tiles"
 
 
 def native_map(feature_map: FeatureMap) -> int | None:
@@ -88,7 +89,7 @@ def _knows_native(x: Tensor, dtype: torch.dtype, feature_map: FeatureMap, weight
     found = native_map(feature_map)
     return (
         found is not None
-        and (found == ops.COSINE or weights == "tied")
+        and (found == ops.COSINE or weights in ("tied", "scan"))
         and dtype in (torch.float32, torch.bfloat16)
         and x.device.type == "cpu"
     )

@@ -82,10 +82,10 @@ class FoldedPrimalAttention(PrimalAttention):
             raise RuntimeError("a folded layer is for inference only; expected model.eval()")
         return super()._attend(call, state, record=False)
 
-    def _allows_native(
+    def _native_weights(
         self, call: Sequences, state: PrimalState | None, shards: WholeSequence
-    ) -> bool:
-        return False  # what the kernels would fold is folded already
+    ) -> None:
+        return None  # what the kernels would fold is folded already
 
     def _evaluate(self, run: Run, weights: Tensor, **given: Any) -> Result:
         if self.folded == "features" and run.path != "reference" and not torch.is_grad_enabled():

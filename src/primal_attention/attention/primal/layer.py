@@ -214,14 +214,14 @@ class PrimalAttention(PrimalParameters, DualView):
         shards, cast = current_shards(), autocast_type(call.x)
         if not shards.whole and (state is not None or not call.is_self):
             raise ValueError("a sharded sequence expects self-attention without a state")
-        allows_native = self._allows_native(call, state, shards)
+        native = self._native_weights(call, state, shards)
         if self.causal and state is None:
             state = self.init_state(call.x.shape[0])
         inference = not self.training and call.ignore is None and shards.whole
         dtype = cast or call.x.dtype
         path = choose_path(
             call.x, dtype, self.feature_map, fast=self.fast, decoding=self.causal and inference,
-            native=self.weights if allows_native else None,
+            native=native,
             triton=self._for_triton() if call.is_self and shards.whole else None,
         )  # fmt: skip
         if path == "decoding" and state is not None:
@@ -249,15 +249,17 @@ class PrimalAttention(PrimalParameters, DualView):
                 out = self.ledger.record(out, made, count_e, count_r)
         return out, result.state
 
-    def _allows_native(
+    def _native_weights(
         self, call: Sequences, state: PrimalState | None, shards: WholeSequence
-    ) -> bool:
-        """Whether a call is of a form that the compiled kernels know: self-attention, and no
-        gradient to or from a state of tied weights."""
+    ) -> dispatch.Weights | None:
+        """The kind of weights if a call is of a form that the compiled kernels know:
+        self-attention, and no gradient to or from a state of tied weights."""
         streams = state is not None and self.weights == "tied"
         if torch.compiler.is_compiling() and (streams or (self.training and self.dropout)):
-            return False  # the registered operator has neither a state nor dropout
-        return call.is_self and shards.whole and not (streams and torch.is_grad_enabled())
+            return None  # the registered operator has neither a state nor dropout
+        if not (call.is_self and shards.whole) or (streams and torch.is_grad_enabled()):
+            return None
+        return "scan" if self.causal and self.weights == "tied" else self.weights
 
     def _native(
         self, call: Sequences, state: PrimalState | None, dropout: float, *, want_terms: bool

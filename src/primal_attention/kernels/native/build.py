@@ -26,7 +26,10 @@ FLAGS = (
     "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
 )  # fmt: skip
 # the levels of a processor, best first, and their flags
-X86 = {"v4": ("-march=x86-64-v4", "-mprefer-vector-width=512"), "v3": ("-march=x86-64-v3",)}
+X86: dict[str, tuple[str, ...]] = {
+    "v4": ("-march=x86-64-v4", "-mprefer-vector-width=512"),
+    "v3": ("-march=x86-64-v3",),
+}
 ARM: dict[str, tuple[str, ...]] = {"neon": ()}
 SYSTEMS = {"linux": ".so", "darwin": ".dylib", "win32": ".dll"}
 SECONDS = 300  # that a compiler may take

@@ -101,7 +101,7 @@ def _attend(
     )  # fmt: skip
     options = _options(p, feature_map, causal, anchors)
     call = ops.describe(x, ignore, p, options, None)
-    out, terms = torch.empty_like(x), x.new_empty(3, len(x), len(root), dtype=torch.float32)
+    out, terms = torch.empty_like(x), x.new_empty(3, x.shape[0], len(root), dtype=torch.float32)
     saved = x.new_empty(_saved_size(x, p, causal) if save else 0, dtype=torch.float32)
     call.out, call.terms = out.data_ptr(), terms.data_ptr()
     call.saved = saved.data_ptr() if save else None
@@ -114,7 +114,7 @@ def _attend(
 @_attend.register_fake
 def _(x: Tensor, ignore: Tensor | None, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
     p, (_, causal, _, save) = ops.Parameters(*given[:11]), given[11:]
-    terms = x.new_empty(3, len(x), len(p.root), dtype=torch.float32)
+    terms = x.new_empty(3, x.shape[0], len(p.root), dtype=torch.float32)
     size = _saved_size(x, p, causal) if save else 0
     return torch.empty_like(x), terms, x.new_empty(size, dtype=torch.float32)
 
