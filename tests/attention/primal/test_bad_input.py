@@ -36,7 +36,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
         ({"dropout": 1.0}, r"dropout is 1\.0; expected"),
         ({"dropout": -0.1}, r"dropout is -0\.1; expected"),
         ({"dropout": float("nan")}, "dropout is nan; expected"),
-        ({"feature_map": "sine"}, "feature map 'sine' is unknown; expected one of"),
+        ({"feature_map": "sine"}, "unknown feature map 'sine'; expected one of"),
         ({"feature_map": PositiveRandomFeatures(4)}, "head_dim = 4; expected 3"),
         ({"feature_map": PositiveRandomFeatures(3, 8)}, "8 features; .*expects head_dim = 3"),
     ],
