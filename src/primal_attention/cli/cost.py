@@ -10,6 +10,7 @@ import typer
 from .settings import UsageError
 
 MEASURED = "256,512,1k,2k,4k"
+RANK_NOTE = "rank = {rank} is not below the width of a head, {width} / {heads}: it reduces nothing."
 _SCALE = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 
 
@@ -153,14 +154,22 @@ def _show(found: dict[str, Any], memory: str) -> None:
             table.add_row(row["attention"], *cells)
         console().print(table, highlight=False)
         console().print()
-    table = new_table("attention", "fewer FLOPs than softmax", f"fits {memory}", "in training")
+    table = new_table(
+        "attention", "fewer FLOPs than softmax", f"fits {memory}", "in training",
+        f"reach others of {short(lengths[-1])}",
+    )  # fmt: skip
     for row in found["attentions"]:
         crosses = row["cheaper_from"]
         softmax = row["attention"].startswith("softmax")
         start = "-" if softmax else "never" if crosses is None else f"from N = {crosses:,}"
         fits = (f"N = {short(row['fits'][use])}" for use in ("inference", "training"))
-        table.add_row(row["attention"], start, *fits)
+        reach = row["costs"][-1]["coverage"]
+        reached = "-" if reach is None else "all" if reach == lengths[-1] else f"{reach:,}"
+        table.add_row(row["attention"], start, *fits, reached)
     console().print(table, highlight=False)
+    sizes = found["sizes"]
+    if sizes["rank"] >= sizes["width"] // sizes["heads"]:
+        console().print(f"\n{RANK_NOTE.format(**sizes)}", highlight=False)
     if without := found.get("without_formula"):
         console().print(f"\nWithout a cost formula: {', '.join(without)}.", highlight=False)
 
