@@ -213,3 +213,13 @@ def test_no_random_number_is_drawn():
     for name in costed_attentions():
         layer_cost(name, 11, width=24, heads=3)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_coverage_is_the_layers():
+    def found(name, length, **options):
+        return layer_cost(name, length, width=64, heads=2, rank=20, options=options).coverage
+
+    assert [found("primal", n, weights="data") for n in (100, 1_024, 16_384)] == [100, 200, 200]
+    assert found("primal", 1_024, weights="data", anchor_rule="mean") == 1_024
+    assert found("primal", 1_024, weights="free") == found("none", 1_024) == 0
+    assert found("primal", 1_024, weights="tied") == found("softmax", 1_024) == 1_024

@@ -28,6 +28,7 @@ class Cost:
     backward pass, three times as many. ``bytes``: what a forward moves if every number that it
     makes is written and read once. ``memory``: bytes at the peak of inference; ``training_memory``:
     weights, gradients, two moments of Adam, and what is kept for the backward pass.
+    ``coverage``: how many of the positions can influence another one, None where it is not known.
     """
 
     attention: str
@@ -38,6 +39,7 @@ class Cost:
     memory: int
     training_memory: int
     parameters: int
+    coverage: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -92,6 +94,7 @@ def layer_cost(
         memory=number * (parameters + working),
         training_memory=number * (4 * parameters + kept + 2 * rows),
         parameters=parameters,
+        coverage=layer.coverage(length) if hasattr(layer, "coverage") else None,
     )  # fmt: skip
 
 

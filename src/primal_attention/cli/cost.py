@@ -12,6 +12,7 @@ from .options import AsJson, Heads, Option, Width
 from .settings import usage
 
 PREDICTED, MEASURED = "1k:1M", "256,512,1k,2k,4k"
+RANK_NOTE = "rank = {rank} is not below the width of a head, {width} / {heads}: it reduces nothing."
 TITLES = {
     "flops": ("FLOPs of a forward", 1000, ""),
     "bytes": ("bytes moved by a forward", 1024, "B"),
@@ -73,19 +74,29 @@ def cost(
 def _show(found: dict[str, Any], memory: str) -> None:
     from .show import console, show_table
 
-    rows = found["attentions"]
+    rows, sizes = found["attentions"], found["sizes"]
     heads = [f"N = {short(cost['length'])}" for cost in rows[0]["costs"]]
     for field, (title, base, unit) in TITLES.items():
         cells = [[short(cost[field], base) + unit for cost in row["costs"]] for row in rows]
         names = [[row["attention"], *own] for row, own in zip(rows, cells, strict=True)]
         show_table([title, *heads], names)
-    lines = []
+    lines, longest = [], rows[0]["costs"][-1]["length"]
     for row in rows:
         crosses, softmax = row["cheaper_from"], row["attention"].startswith("softmax")
         start = "-" if softmax else "never" if crosses is None else f"from N = {crosses:,}"
         fits = (f"N = {short(row['fits'][use])}" for use in ("inference", "training"))
-        lines.append([row["attention"], start, *fits])
-    show_table(["attention", "fewer FLOPs than softmax", f"fits {memory}", "in training"], lines)
+        reach = row["costs"][-1]["coverage"]
+        reached = "-" if reach is None else "all" if reach == longest else f"{reach:,}"
+        lines.append([row["attention"], start, *fits, reached])
+    show_table(
+        [
+            "attention", "fewer FLOPs than softmax", f"fits {memory}", "in training",
+            f"reach others of {short(longest)}",
+        ],
+        lines,
+    )  # fmt: skip
+    if sizes["rank"] >= sizes["width"] // sizes["heads"]:
+        console().print(RANK_NOTE.format(**sizes), highlight=False)
     if without := found.get("without_formula"):
         console().print(f"Without a cost formula: {', '.join(without)}.", highlight=False)
 
