@@ -7,7 +7,7 @@ To be read from top to bottom: options, calls, equation (9), the terms of J. The
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -260,8 +260,9 @@ class PrimalAttention(PrimalParameters, DualView):
             )
         w_e, w_r = (None, None) if dual is not None else (self.w_e, self.w_r)
         w_in, b_in = self.in_proj_weight, self.in_proj_bias
-        if hasattr(self.feature_map, "fold"):  # a sharpness becomes part of the projection
-            w_in, b_in = self.feature_map.fold(w_in, b_in)
+        fold: Any = getattr(self.feature_map, "fold", None)
+        if fold is not None:  # a sharpness becomes part of the projection
+            w_in, b_in = fold(w_in, b_in)
         parameters = Parameters(
             dual, w_e, w_r, weights, w_in, b_in,
             self.sqrt_lambda, self.concat.weight, self.concat.bias,
