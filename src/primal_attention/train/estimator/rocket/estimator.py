@@ -9,6 +9,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import torch
+from sklearn.base import TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -18,7 +20,7 @@ from . import saving
 from .model import RocketModel, Settings, fit_model, threads
 
 
-class RocketEstimator(SeriesEstimator):
+class RocketEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
     """Parameters, features, files; see `PrimalRocketClassifier`."""
 
     model_: RocketModel
@@ -62,6 +64,11 @@ class RocketEstimator(SeriesEstimator):
         """The estimator in a folder; its predictions are those of the saved one to the last bit
         on the same machine."""
         return saving.load(cls, path)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # features are float32
+        return tags
 
     @property
     def alphas_(self) -> dict[str, float]:

@@ -36,7 +36,9 @@ class PrimalRocketRegressor(RegressorMixin, RocketEstimator):  # type: ignore[mi
         self._settings()  # raises before any work
         series = self._read(X, None)
         if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but y is None")
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
         y = column_or_1d(y, warn=True)
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         check_consistent_length(series, y)
