@@ -43,7 +43,7 @@ def test_loaded_it_is_the_same_to_the_last_bit(classifier, folder):
 
 
 def test_loaded_it_can_be_fitted_saved_and_loaded_again(folder):
-    again = PrimalRocketClassifier.load(folder).set_params(parts="base").fit(X, Y)
+    again = PrimalRocketClassifier.load(folder).set_params(parts="tied").fit(X, Y)
     again.save(folder)  # in the place of the first
     once_more = PrimalRocketClassifier.load(str(folder))
     np.testing.assert_array_equal(once_more.predict_proba(X), again.predict_proba(X))
@@ -92,7 +92,7 @@ def edit(folder, **changes):
     [
         (lambda f: edit(f, format="other/1"), "is no saved classifier; expected .*config.json"),
         (lambda f: edit(f, classes={"values": []}), "is damaged: no 'dtype'"),
-        (lambda f: edit(f, parameters={"parts": "base", "grops": 3}), "is damaged: .*grops"),
+        (lambda f: edit(f, parameters={"parts": "tied", "grops": 3}), "is damaged: .*grops"),
         (lambda f: edit(f, channels=5), "is damaged: "),
         (lambda f: edit(f, points=5), "is damaged: weights for .* features; expected"),
         (lambda f: edit(f, alphas={"bass": 1.0}), "is damaged: no 'bass.weights'"),

@@ -26,23 +26,23 @@ __all__ = ["PrimalRocketClassifier"]
 class PrimalRocketClassifier(ClassifierMixin, RocketEstimator):  # type: ignore[misc]
     """Classifies time series by a frozen bank of random dilated kernels and ridge regression.
 
-    The kernels respond to the series and to its difference; the responses are pooled into four
-    parts of features. Each part has a ridge whose penalty is chosen by the closed form of
-    leave-one-out, and the parts are added with positive weights that make the probabilities of the
-    left-out cases as likely as possible. So the probabilities are calibrated without a held-out
-    set.
+    The kernels respond to the series and to its difference, and the responses are pooled into parts
+    of features. Each part has a ridge whose penalty is chosen by the closed form of leave-one-out,
+    and the parts are added with positive weights that make the left-out cases as likely as
+    possible. So the probabilities are calibrated without a held-out set.
 
     X is aeon's array (cases, channels, timepoints), a list of arrays (channels, timepoints_i) for
     series of unequal length, or scikit-learn's table (cases, timepoints) of univariate series. NaN
     is a missing value, and lies on the line between its neighbours. Infinite values are refused.
 
     Memory beside X: for N cases and F features, F about 10,000 (1 + log2(timepoints / 8)), it is
-    8 F min(N, landmarks) bytes, 24 N min(N, landmarks) bytes, and four copies of the largest case.
+    4 F min(N, landmarks) + 70 N min(N, landmarks) bytes, and four copies of the largest case.
 
     Parameters
     ----------
-    parts : the features to use: "base" (counts, proportions, maxima), "times" (when a response
-        occurs), "tied" (second-order summaries with tied weights), "raw" (the series itself).
+    parts : the features to use. Hydra's counts: "max_counts", "min_counts"; how often a response is
+        above a threshold: "proportions", how far: "excess", "maxima"; when: "winner_cosines",
+        "positive_cosines"; second-order summaries with tied weights: "tied"; the series: "raw".
     groups : groups of 8 kernels for each dilation and each form of the series.
     max_positions : of longer series, every k-th response counts, so that no more are computed.
     landmarks : up to so many cases the ridge is exact; above, it lies in the span of so many

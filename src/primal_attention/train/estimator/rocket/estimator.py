@@ -18,6 +18,7 @@ from ....tasks.series import SeriesSet
 from ..reading import SeriesEstimator
 from . import saving
 from .model import RocketModel, Settings, fit_model, threads
+from .pooling import PARTS
 
 
 class RocketEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
@@ -28,10 +29,10 @@ class RocketEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        parts: str | Sequence[str] = ("base", "times", "tied", "raw"),
+        parts: str | Sequence[str] = tuple(PARTS),
         groups: int = 32,
         max_positions: int = 8192,
-        landmarks: int = 3000,
+        landmarks: int = 2000,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -47,8 +48,8 @@ class RocketEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         series = self._read(X, self._channels)
         with threads(self._settings().threads):
-            blocks = self.model_.extractor.features(series)
-        return torch.cat([b for part in blocks.values() for b in part], 1).numpy()
+            features = self.model_.extractor.features(series)
+        return torch.cat(list(features.values()), 1).numpy()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator as a folder of JSON and safetensors.

@@ -12,7 +12,7 @@ from torch.nn.functional import adaptive_avg_pool1d
 
 from ....tasks.series import Floats, Integers, Normaliser, SeriesSet
 from .bank import KERNELS, Bank, Workspace, difference, draw_bank, levels, responses
-from .pooling import PARTS, WIDTHS, Times, pool
+from .pooling import PARTS, Times, pool
 from .prepare import fit_normaliser, prepare_case
 
 CHUNK = 160_000  # responses at once, so that they stay in the cache
@@ -43,17 +43,17 @@ class Extractor:
         return cls(normaliser, bank, parts, points, max_positions)
 
     def widths(self) -> dict[str, int]:
-        """How many features each block has."""
+        """How many features each part has."""
         kernels = len(self.bank.layers) * self.bank.groups * KERNELS
-        known = {block: kernels * width for block, width in WIDTHS.items()}
+        known = {part: kernels * width for part, width in PARTS.items()}
         known["raw"] = self.bank.channels * self.points
-        return {block: known[block] for part in self.parts for block in PARTS[part]}
+        return {part: known[part] for part in self.parts}
 
-    def features(self, series: Sequence[Floats]) -> dict[str, list[Tensor]]:
-        """The blocks of each part, each (cases, width) in float32."""
+    def features(self, series: Sequence[Floats]) -> dict[str, Tensor]:
+        """Each part (cases, width) in float32."""
         found = {
-            block: torch.empty(len(series), width, dtype=torch.float32)
-            for block, width in self.widths().items()
+            part: torch.empty(len(series), width, dtype=torch.float32)
+            for part, width in self.widths().items()
         }
         lengths = np.array([len(x) for x in series], dtype=np.int64)
         work = Workspace()
@@ -64,7 +64,7 @@ class Extractor:
                     found["raw"][i] = adaptive_avg_pool1d(x, self.points).flatten()
             if self.parts != ("raw",):
                 self._pool(prepared, torch.from_numpy(indices), stride, found, work)
-        return {part: [found[block] for block in PARTS[part]] for part in self.parts}
+        return found
 
     def _pool(
         self,
@@ -74,17 +74,16 @@ class Extractor:
         found: dict[str, Tensor],
         work: Workspace,
     ) -> None:
-        """All layers' blocks of a chunk of cases, written to their rows."""
+        """All layers' parts of a chunk of cases, written to their rows."""
         times = Times(torch.tensor([x.shape[1] for x in prepared]), stride)
         forms = _join(prepared)
         for i, layer in enumerate(self.bank.layers):
             for groups in _group_slices(layer.groups, times.mean.shape[1]):
-                part = layer.part(groups)
-                z = responses(part, forms[layer.difference], stride, work)
-                for block, values in pool(z, part, times, self.parts, work):
-                    width = KERNELS * WIDTHS[block]
-                    start = (i * layer.groups + groups.start) * width
-                    found[block][rows, start : start + values.shape[1]] = values
+                some = layer.part(groups)
+                z = responses(some, forms[layer.difference], stride, work)
+                for part, values in pool(z, some, times, self.parts, work):
+                    start = (i * layer.groups + groups.start) * KERNELS * PARTS[part]
+                    found[part][rows, start : start + values.shape[1]] = values
 
 
 def _fit_biases(

@@ -60,8 +60,8 @@ class RocketModel:
         """(cases, c) in float64."""
         found = []
         for chunk in _pieces(series, self.extractor):
-            blocks = self.extractor.features(chunk)
-            parts = [ridge.scores(blocks[part]) for part, ridge in self.ridges.items()]
+            features = self.extractor.features(chunk)
+            parts = [ridge.scores(features[part]) for part, ridge in self.ridges.items()]
             found.append(torch.tensordot(self.weights, torch.stack(parts), 1))
         return torch.cat(found)
 
@@ -90,9 +90,9 @@ def fit_model(
     series = [cases.series[i] for i in order]
     ordered = targets[torch.from_numpy(order)]
     scaled, scalings = {}, {}
-    for part, blocks in extractor.features(series[: settings.landmarks]).items():
-        scalings[part] = Scaling.fit(blocks)
-        scaled[part] = scalings[part].apply_(blocks)
+    for part, features in extractor.features(series[: settings.landmarks]).items():
+        scalings[part] = Scaling.fit(features)
+        scaled[part] = scalings[part].apply_(features)
     others = _products(extractor, series[settings.landmarks :], scaled, scalings)
     ridges, left_out = {}, []
     for part in settings.parts:
@@ -115,8 +115,8 @@ def _products(
     empty if there are no other cases."""
     found: dict[str, list[Tensor]] = {}
     for chunk in _pieces(series, extractor):
-        for part, blocks in extractor.features(chunk).items():
-            product = scalings[part].apply_(blocks) @ landmarks[part].T
+        for part, features in extractor.features(chunk).items():
+            product = scalings[part].apply_(features) @ landmarks[part].T
             found.setdefault(part, []).append(product)
     return {part: torch.cat(products) for part, products in found.items()}
 

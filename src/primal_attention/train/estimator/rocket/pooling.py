@@ -1,4 +1,4 @@
-"""Responses to features: each block of features is one way to sum up z over time.
+"""Responses to features: each part of the features is one way to sum up z over time.
 
 With u_t = (t + 1/2) / T, b the first threshold of a kernel and k* the kernel of a group with the
 greatest response at t, for every kernel k (for every group, where it says so):
@@ -12,11 +12,12 @@ greatest response at t, for every kernel k (for every group, where it says so):
     positive_cosines  mean_t 1[z_t > b] cos(pi j u_t), j = 1 ... 5
     tied              s((1/T) sum_t phi(z_t) (V z_t)^T) of a group, phi(z) = z / |z|,
                       s(a) = sign(a) sqrt(|a|): a primal representation with tied weights
+    raw               the series itself, at most 128 points
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -24,15 +25,8 @@ from torch import Tensor
 from .bank import BIASES, MIXED, Layer, Workspace
 
 COSINES = 5
-# the parts that a ridge is fitted on, each of blocks that count the same
-PARTS: Mapping[str, tuple[str, ...]] = {
-    "base": ("max_counts", "min_counts", "proportions", "excess", "maxima"),
-    "times": ("winner_cosines", "positive_cosines"),
-    "tied": ("tied",),
-    "raw": ("raw",),
-}
-# how many features a kernel has in each block
-WIDTHS: Mapping[str, int] = {
+# the parts of the features, and how many features a kernel has in each; the raw part has no kernels
+PARTS: Mapping[str, int] = {
     "max_counts": 1,
     "min_counts": 1,
     "proportions": BIASES,
@@ -41,6 +35,7 @@ WIDTHS: Mapping[str, int] = {
     "winner_cosines": COSINES,
     "positive_cosines": COSINES,
     "tied": MIXED,
+    "raw": 0,
 }
 
 
@@ -64,38 +59,41 @@ class Times:
 
 
 def pool(
-    z: Tensor, layer: Layer, times: Times, parts: tuple[str, ...], work: Workspace
+    z: Tensor, layer: Layer, times: Times, parts: Container[str], work: Workspace
 ) -> Iterator[tuple[str, Tensor]]:
-    """The blocks of one layer by name, each (B, G * K * width)."""
+    """The parts of one layer by name, each (B, G * K * width)."""
     cases, groups = z.shape[:2]
     buffer, row = work.get("buffer", *z.shape), work.get("row", cases, groups, 1, z.shape[3])
+    lengths = times.lengths[:, None].float()
+    first, second = layer.biases.split(1, -1)  # (G, K, 1)
 
     def over_time(weights: Tensor) -> Tensor:
         """The buffer's sums over time (B, G * K, number of weights)."""
         return torch.bmm(buffer.view(cases, -1, z.shape[3]), weights)
 
-    base, timed = "base" in parts, "times" in parts
-    weights = times.waves if timed else times.mean
-    lengths = times.lengths[:, None].float()
-    if base or timed:
-        torch.amax(z, 2, keepdim=True, out=row)
-        torch.eq(z, row, out=buffer)
+    if "max_counts" in parts or "winner_cosines" in parts:
+        torch.eq(z, torch.amax(z, 2, keepdim=True, out=row), out=buffer)
         buffer.mul_(z)
-        won = over_time(weights)
-        torch.gt(z, layer.biases[..., :1], out=buffer)
-        above = over_time(weights)
-    if timed:
-        yield "winner_cosines", won[..., 1:].flatten(1)
-        yield "positive_cosines", above[..., 1:].flatten(1)
-    if base:
-        yield "max_counts", (won[..., 0] * lengths).clamp_(min=0.0).sqrt_()
-        torch.amin(z, 2, keepdim=True, out=row)
-        torch.eq(z, row, out=buffer)
+        won = over_time(times.waves)
+        if "max_counts" in parts:
+            yield "max_counts", (won[..., 0] * lengths).clamp_(min=0.0).sqrt_()
+        if "winner_cosines" in parts:
+            yield "winner_cosines", won[..., 1:].flatten(1)
+    if "min_counts" in parts:
+        torch.eq(z, torch.amin(z, 2, keepdim=True, out=row), out=buffer)
         yield "min_counts", (over_time(times.mean)[..., 0] * lengths).sqrt_()
-        torch.gt(z, layer.biases[..., 1:], out=buffer)
-        yield "proportions", torch.cat([above[..., :1], over_time(times.mean)], 2).flatten(1)
-        torch.sub(z, layer.biases[..., :1], out=buffer).clamp_(min=0.0)
+    if "proportions" in parts or "positive_cosines" in parts:
+        torch.gt(z, first, out=buffer)
+        above = over_time(times.waves)
+        if "positive_cosines" in parts:
+            yield "positive_cosines", above[..., 1:].flatten(1)
+        if "proportions" in parts:
+            torch.gt(z, second, out=buffer)
+            yield "proportions", torch.cat([above[..., :1], over_time(times.mean)], 2).flatten(1)
+    if "excess" in parts:
+        torch.sub(z, first, out=buffer).clamp_(min=0.0)
         yield "excess", over_time(times.mean).flatten(1)
+    if "maxima" in parts:
         inside = z if times.behind is None else torch.add(z, times.behind, out=buffer)
         yield "maxima", inside.amax(3).flatten(1)
     if "tied" in parts:

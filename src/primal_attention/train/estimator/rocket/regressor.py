@@ -44,9 +44,10 @@ class PrimalRocketRegressor(RegressorMixin, RocketEstimator):  # type: ignore[mi
         check_consistent_length(series, y)
         if len(y) < 2:
             raise ValueError(f"X has {len(y)} sample, 1 case; expected at least 2")
-        self._centre, self._deviation = float(y.mean()), float(y.std()) or 1.0
-        targets = torch.from_numpy((y - self._centre) / self._deviation)[:, None]
+        centre, deviation = float(y.mean()), float(y.std()) or 1.0
+        targets = torch.from_numpy((y - centre) / deviation)[:, None]
         left_out = self._fit(series_set(series, ()), targets, value_weights)
+        self._centre, self._deviation = centre, deviation
         self.left_out_ = self._restored(left_out)
         return self
 

@@ -20,32 +20,27 @@ from torch import Tensor
 
 ALPHAS = torch.logspace(-4, 3, 15, dtype=torch.float64)  # times the mean diagonal of the Gram
 JITTER = 1e-5  # times the mean diagonal: the rounding of a Gram matrix in float32
+PIECE = 4096  # columns that are in float64 at once
 NEGLIGIBLE = 1e-7  # a column whose deviation is below is constant
 
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """x -> (x - mean) factor: columns of deviation 1, blocks of the same weight."""
+    """x -> (x - mean) factor: columns of the same deviation, rows of mean square 1."""
 
     mean: Tensor  # (F,)
     factor: Tensor  # (F,), 0 where a column is constant
 
     @classmethod
-    def fit(cls, blocks: list[Tensor]) -> Scaling:
-        """A block is divided by the root of its width, all by the root of their number."""
-        means, factors = [], []
-        for block in blocks:
-            deviation, mean = torch.std_mean(block, 0, correction=0)
-            varies = deviation > NEGLIGIBLE * mean.abs().clamp(min=1.0)
-            weight = (len(blocks) * max(int(varies.sum()), 1)) ** -0.5
-            factors.append(torch.where(varies, weight / deviation, 0.0))
-            means.append(mean)
-        return cls(torch.cat(means), torch.cat(factors))
+    def fit(cls, features: Tensor) -> Scaling:
+        deviation, mean = torch.std_mean(features, 0, correction=0)
+        varies = deviation > NEGLIGIBLE * mean.abs().clamp(min=1.0)
+        weight = max(int(varies.sum()), 1) ** -0.5
+        return cls(mean, torch.where(varies, weight / deviation, 0.0))
 
-    def apply_(self, blocks: list[Tensor]) -> Tensor:
-        """The blocks side by side (N, F), scaled in place if there is only one."""
-        joined = blocks[0] if len(blocks) == 1 else torch.cat(blocks, 1)
-        return joined.sub_(self.mean).mul_(self.factor)
+    def apply_(self, features: Tensor) -> Tensor:
+        """In place."""
+        return features.sub_(self.mean).mul_(self.factor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,15 +51,9 @@ class Ridge:
     intercept: Tensor  # (c,)
     alpha: float  # times the mean diagonal
 
-    def scores(self, blocks: list[Tensor]) -> Tensor:
+    def scores(self, features: Tensor) -> Tensor:
         """(N, c) in float64."""
-        found = self.intercept.expand(len(blocks[0]), -1).clone()
-        start = 0
-        for block in blocks:
-            rows = self.weights[start : start + block.shape[1]]
-            found += block.double() @ rows.double()
-            start += block.shape[1]
-        return found
+        return features.double() @ self.weights.double() + self.intercept
 
 
 def fit_ridge(
@@ -81,8 +70,9 @@ def fit_ridge(
     centre = targets.mean(0)
     beta, alpha, left_out = _choose(columns.values, columns.squares, targets - centre)
     coefficients = columns.of_kernel @ beta  # (m, c)
-    weights = (features.T.double() @ coefficients) * scaling.factor.double()[:, None]
-    weights = weights.float()  # as they are kept, so that the intercept fits to them
+    pieces = [piece.T.double() @ coefficients for piece in features.split(PIECE, 1)]
+    # float32 as they are kept, so that the intercept fits to them
+    weights = (torch.cat(pieces) * scaling.factor.double()[:, None]).float()
     intercept = centre - columns.shift @ beta - scaling.mean.double() @ weights.double()
     return Ridge(weights, intercept, alpha), left_out + centre
 
