@@ -230,9 +230,10 @@ def test_a_long_case_takes_the_memory_that_is_stated():
     X[::2] += np.sin(np.arange(100_000) / 50)
     y = np.arange(4) % 2
     tracemalloc.start()  # numpy's memory; torch's is bounded by the chunks
-    classifier = small(groups=32).fit(X, y)
-    assert tracemalloc.get_traced_memory()[1] < 3 * X.nbytes
+    classifier = small().fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
+    assert peak < X.nbytes + 160e6 + 4 * X[0].nbytes  # float64, statistics, the case at hand
     assert np.isfinite(classifier.predict_proba(X)).all()
 
 

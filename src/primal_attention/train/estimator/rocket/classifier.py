@@ -35,8 +35,9 @@ class PrimalRocketClassifier(ClassifierMixin, RocketEstimator):  # type: ignore[
     series of unequal length, or scikit-learn's table (cases, timepoints) of univariate series. NaN
     is a missing value, and lies on the line between its neighbours. Infinite values are refused.
 
-    Memory beside X: for N cases and F features, F about 10,000 (1 + log2(timepoints / 8)), it is
-    4 F min(N, landmarks) + 70 N min(N, landmarks) bytes, and four copies of the largest case.
+    Memory beside X: a copy of it in float64 and 160 MB for its statistics; for N cases and F
+    features, F about 10,000 (1 + log2(timepoints / 8)), 4 F min(N, landmarks) bytes and about
+    70 N min(N, landmarks) bytes; and four copies of the largest case.
 
     Parameters
     ----------

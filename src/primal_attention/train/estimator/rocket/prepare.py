@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ....tasks.series import Floats, Normaliser, SeriesSet
 
-STATISTICS = 2**25  # values that means and deviations are taken from at most
+STATISTICS = 2**22  # values that means and deviations are taken from at most
 BLOCK = 2**22  # values that are scaled at once
 FARTHEST = 1e3  # deviations from the mean; what lies beyond is cut to it
 
