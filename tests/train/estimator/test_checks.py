@@ -6,7 +6,11 @@ pytest.importorskip("sklearn")
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from primal_attention.train.estimator import PrimalFormerClassifier
+from primal_attention.train.estimator import (
+    PrimalFormerClassifier,
+    PrimalRocketClassifier,
+    PrimalRocketRegressor,
+)
 
 SMALL = PrimalFormerClassifier(
     width=8,
@@ -21,17 +25,23 @@ SMALL = PrimalFormerClassifier(
 )
 
 
-@parametrize_with_checks([SMALL])
+ROCKETS = [
+    kind(groups=4, random_state=0) for kind in (PrimalRocketClassifier, PrimalRocketRegressor)
+]
+
+
+@parametrize_with_checks([SMALL, *ROCKETS])
 def test_scikit_learn(estimator, check):
     check(estimator)
 
 
-def test_aeon():
+@pytest.mark.parametrize("name", ["AeonPrimalFormerClassifier", "AeonPrimalRocketClassifier"])
+def test_aeon(name):
     pytest.importorskip("aeon")
     from aeon.testing.estimator_checking import check_estimator
 
-    from primal_attention.train.estimator.aeon import AeonPrimalFormerClassifier
+    from primal_attention.train.estimator import aeon
 
-    results = check_estimator(AeonPrimalFormerClassifier, raise_exceptions=True)
+    results = check_estimator(getattr(aeon, name), raise_exceptions=True)
     assert len(results) > 20
     assert {k: v for k, v in results.items() if v != "PASSED"} == {}

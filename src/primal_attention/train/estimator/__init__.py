@@ -1,5 +1,6 @@
-"""A time-series classifier in the style of scikit-learn and aeon."""
+"""Estimators for time series in the style of scikit-learn and aeon."""
 
 from .classifier import PrimalFormerClassifier
+from .rocket import PrimalRocketClassifier, PrimalRocketRegressor
 
-__all__ = ["PrimalFormerClassifier"]
+__all__ = ["PrimalFormerClassifier", "PrimalRocketClassifier", "PrimalRocketRegressor"]

@@ -22,21 +22,21 @@ from ...runs.extras import needs_extra
 with needs_extra("train", "PrimalFormerClassifier needs"):
     import lightning_fabric  # noqa: F401
     import safetensors  # noqa: F401
-    from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.utils import Tags
-    from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+    from sklearn.base import ClassifierMixin
+    from sklearn.utils.validation import check_is_fitted
 
 from ...models import SequenceClassifier
 from ...tasks.series import Floats
 from . import saving
 from .fit import fit_model, prepare, probabilities
-from .inputs import is_collection, read_collection, read_labels, series_set
+from .inputs import read_labels, series_set
+from .reading import SeriesEstimator
 from .settings import run_config
 
 __all__ = ["PrimalFormerClassifier"]
 
 
-class PrimalFormerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class PrimalFormerClassifier(ClassifierMixin, SeriesEstimator):  # type: ignore[misc]
     """Classifies time series with a Transformer encoder of Primal-Attention layers.
 
     X is aeon's array (cases, channels, timepoints), a list of arrays (channels, timepoints_i) for
@@ -144,7 +144,7 @@ class PrimalFormerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def fit(self, X: Any, y: Any) -> PrimalFormerClassifier:
         """Train on series X and their labels y (cases,)."""
         config = run_config(self.get_params())
-        series = self._read(X, fit=True)
+        series = self._read(X, None)
         classes, labels = read_labels(y, series, type(self).__name__)
         fitted = fit_model(
             config,
@@ -166,7 +166,7 @@ class PrimalFormerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def predict_proba(self, X: Any) -> Floats:
         """The probability of each class (cases, classes), in the order of `classes_`."""
         check_is_fitted(self)
-        series = self._read(X, fit=False)
+        series = self._read(X, self.model_.channels)
         cases = series_set(series, self.classes_)
         data = prepare(cases, self.normaliser_, self.model_.max_length)
         found = probabilities(self._model_in_place(), data)
@@ -186,37 +186,6 @@ class PrimalFormerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """The classifier in a folder; its predictions are those of the saved one to the last bit
         on the same machine."""
         return saving.load(cls, path)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.allow_nan = True
-        return tags
-
-    def _read(self, X: Any, *, fit: bool) -> list[Floats]:
-        """X as series (length_i, channels)."""
-        if is_collection(X):
-            series = read_collection(X)
-            channels = series[0].shape[1]
-            if fit:
-                self._from_table, self.n_features_in_ = False, channels
-                self.__dict__.pop("feature_names_in_", None)  # of a fit before
-        else:
-            series, channels = self._read_table(X, fit=fit), 1
-        if not fit and channels != self.model_.channels:
-            raise ValueError(
-                f"X has {channels} channels; expected {self.model_.channels} as in fit"
-            )
-        return series
-
-    def _read_table(self, X: Any, *, fit: bool) -> list[Floats]:
-        rules: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
-        if fit or self._from_table:  # then scikit-learn demands the same columns
-            table = validate_data(self, X, reset=fit, **rules)
-            self._from_table = True
-        else:
-            table = check_array(X, estimator=self, input_name="X", **rules)
-        return list(table[:, :, np.newaxis])
 
     def _model_in_place(self) -> SequenceClassifier:
         """A copy on the device, in the type to predict in."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
+from torch import Tensor
 
 from ...models.build import build_model
 from ...runs.errors import RunError
@@ -24,15 +27,38 @@ if TYPE_CHECKING:
 
 FORMAT = "primal_attention.PrimalFormerClassifier/1"
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
+Estimator = TypeVar("Estimator")
 
 
 def save(classifier: PrimalFormerClassifier, path: str | os.PathLike[str]) -> None:
-    """Write beside and rename; a saved classifier that is there already is replaced."""
+    """Write a classifier; a saved one that is there already is replaced."""
+    refuse_others(path, FORMAT)
+    write_folder(path, _content(classifier), classifier.model_.state_dict())
+
+
+def load(
+    kind: type[PrimalFormerClassifier], path: str | os.PathLike[str]
+) -> PrimalFormerClassifier:
+    """The inverse of `save`; a RunError says what is wrong with the folder."""
+    return read_folder(path, FORMAT, partial(_restore, kind))
+
+
+# -- any estimator ---------------------------------------------------------------------------------
+
+
+def refuse_others(path: str | os.PathLike[str], form: str) -> None:
+    """Raise unless the path is new, an empty folder, or one that holds a saved `form` alone."""
     path = Path(path)
-    if path.exists() and not (path.is_dir() and _is_ours_or_empty(path)):
-        raise RunError(f"{path} exists and is no saved classifier; expected a new folder")
-    content = _content(classifier)
-    weights = tensors_to_bytes(classifier.model_.state_dict())
+    if path.exists() and not (path.is_dir() and _is_ours_or_empty(path, form)):
+        raise RunError(f"{path} exists and is no saved {_noun(form)}; expected a new folder")
+
+
+def write_folder(
+    path: str | os.PathLike[str], content: dict[str, Any], tensors: Mapping[str, Tensor]
+) -> None:
+    """Write beside and rename, so that the folder is whole or not there."""
+    path = Path(path)
+    weights = tensors_to_bytes(tensors)
     with explained(f"save {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         beside, before = temporary(path), temporary(path)
@@ -53,23 +79,27 @@ def save(classifier: PrimalFormerClassifier, path: str | os.PathLike[str]) -> No
         shutil.rmtree(before, ignore_errors=True)
 
 
-def load(
-    kind: type[PrimalFormerClassifier], path: str | os.PathLike[str]
-) -> PrimalFormerClassifier:
-    """The inverse of `save`; a RunError says what is wrong with the folder."""
+def read_folder(
+    path: str | os.PathLike[str], form: str, restore: Callable[[dict[str, Any], bytes], Estimator]
+) -> Estimator:
+    """What `restore` makes of content and weights; a RunError says what is wrong with them."""
     path = Path(path)
     content = read_json(path / CONFIG)
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise RunError(f"{path} is no saved classifier; expected {CONFIG} with format {FORMAT!r}")
+    if not isinstance(content, dict) or content.get("format") != form:
+        raise RunError(f"{path} is no saved {_noun(form)}; expected {CONFIG} with format {form!r}")
     with explained(f"read {path / WEIGHTS}"):
         weights = (path / WEIGHTS).read_bytes()
     try:
-        return _restore(kind, content, weights)
+        return restore(content, weights)
     except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
         raise RunError(f"{path} is damaged: {_first_line(error)}") from error
 
 
-def _is_ours_or_empty(path: Path) -> bool:
+def _noun(form: str) -> str:
+    return "regressor" if "Regressor" in form else "classifier"
+
+
+def _is_ours_or_empty(path: Path, form: str) -> bool:
     names = {file.name for file in path.iterdir()}
     if not names <= {CONFIG, WEIGHTS}:  # what else is there would be lost
         return False
@@ -79,7 +109,7 @@ def _is_ours_or_empty(path: Path) -> bool:
         content = read_json(path / CONFIG)
     except RunError:
         return False
-    return isinstance(content, dict) and content.get("format") == FORMAT
+    return isinstance(content, dict) and content.get("format") == form
 
 
 def _content(classifier: PrimalFormerClassifier) -> dict[str, Any]:
@@ -94,7 +124,7 @@ def _content(classifier: PrimalFormerClassifier) -> dict[str, Any]:
         "parameters": parameters,
         # what it was fitted with: the parameters may have been set anew since
         "run": classifier._config.to_dict(),
-        "classes": _classes_to_json(classifier.classes_),
+        "classes": classes_to_json(classifier.classes_),
         "channels": classifier.model_.channels,
         "max_length": classifier.model_.max_length,
         "normaliser": None if normaliser is None else normaliser.to_dict(),
@@ -116,7 +146,7 @@ def _restore(
     run = content.get("run")
     config = run_config(classifier.get_params()) if run is None else RunConfig.from_dict(run)
     classifier._config = config
-    classifier.classes_ = _classes_from_json(content["classes"])
+    classifier.classes_ = classes_from_json(content["classes"])
     model = build_model(
         config,
         classes=len(classifier.classes_),
@@ -135,7 +165,7 @@ def _restore(
     return classifier
 
 
-def _classes_to_json(classes: npt.NDArray[Any]) -> dict[str, Any]:
+def classes_to_json(classes: npt.NDArray[Any]) -> dict[str, Any]:
     values, kind = classes.tolist(), classes.dtype.kind
     wrong = [type(v).__name__ for v in values if type(v) not in (str, int, float, bool)]
     if kind not in "biufUO":  # tolist() turns a time into an integer
@@ -148,7 +178,7 @@ def _classes_to_json(classes: npt.NDArray[Any]) -> dict[str, Any]:
     return {"dtype": "object" if kind == "O" else classes.dtype.str, "values": values}
 
 
-def _classes_from_json(stored: dict[str, Any]) -> npt.NDArray[Any]:
+def classes_from_json(stored: dict[str, Any]) -> npt.NDArray[Any]:
     return np.array(stored["values"], dtype=np.dtype(stored["dtype"]))
 
 

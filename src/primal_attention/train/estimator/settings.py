@@ -26,7 +26,7 @@ def run_config(parameters: Mapping[str, Any]) -> RunConfig:
     shared = {name: given[name] for name in SHARED}
     config = RunConfig(
         task="series",
-        seed=_seed(given["random_state"]),
+        seed=seed_of(given["random_state"]),
         attention=_attention(given),
         accelerator=given["device"],
         options=read_options(given["options"]),
@@ -36,9 +36,9 @@ def run_config(parameters: Mapping[str, Any]) -> RunConfig:
     config.check_settings()
     if not isinstance(given["early_stopping"], bool):
         raise ValueError(f"early_stopping is {given['early_stopping']!r}; expected True or False")
-    _check_integer("patience", given["patience"], 1)
+    check_integer("patience", given["patience"], 1)
     verbose = given["verbose"]
-    _check_integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0)
+    check_integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0)
     return config
 
 
@@ -52,7 +52,7 @@ def plain(value: Any) -> Any:
 def _attention(given: Mapping[str, Any]) -> tuple[str, ...]:
     attention = given["attention"]
     if isinstance(attention, str):
-        _check_integer("layers", given["layers"], 1)
+        check_integer("layers", given["layers"], 1)
         return (attention,) * int(given["layers"])
     try:
         return tuple(map(str, attention))
@@ -62,7 +62,7 @@ def _attention(given: Mapping[str, Any]) -> tuple[str, ...]:
         ) from None
 
 
-def _seed(random_state: Any) -> int:
+def seed_of(random_state: Any) -> int:
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     if isinstance(random_state, np.random.RandomState):
@@ -75,6 +75,6 @@ def _seed(random_state: Any) -> int:
     )
 
 
-def _check_integer(name: str, value: Any, least: int) -> None:
+def check_integer(name: str, value: Any, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} is {value!r}; expected an integer of at least {least}")
