@@ -45,6 +45,7 @@ def learn(
     ] = None,
     rank: Annotated[int, typer.Option(help="Rank, for the attentions that have one.")] = 8,
     batch: Annotated[int, typer.Option(help="Sequences of a step.")] = 8,
+    learning_rate: Annotated[float, typer.Option(help="Of AdamW.")] = 2e-3,
     out: Annotated[
         Path | None,
         typer.Option(dir_okay=False, help="File of results; what it has is not run again."),
@@ -66,7 +67,7 @@ def learn(
         names = [one.text for one in parse_candidates(attention)]
         common = Lesson(
             attention=names[0], task=task, length=length, seconds=seconds, curriculum=curriculum,
-            batch=batch, rank=rank, task_options=options,
+            batch=batch, rank=rank, learning_rate=learning_rate, task_options=options,
         )  # fmt: skip
         etas = [float(part) for part in eta.split(",")]
         lessons = make_lessons(names, parse_seeds(seeds), etas, common)

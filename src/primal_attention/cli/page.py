@@ -66,6 +66,14 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
         "[Analysis](analysis.md#what-an-attention-costs).",
         ("primal cost --d 512 --heads 8 --rank 32 --length 1k:10M",),
     ),
+    "learn": (
+        "A small network of two layers, on sequences that are drawn as they are needed; what was "
+        "found is under [Kinds of primal layers](results/kinds.md).",
+        (
+            "primal learn --length 2048 --seconds 120 --seeds 0-2 --out learn.jsonl",
+            "primal learn counting --attention softmax,none --curriculum",
+        ),
+    ),
     "spectrum": (
         "Writes `spectrum.json` and pictures beside the weights. More under "
         "[Analysis](analysis.md).",
