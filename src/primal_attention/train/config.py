@@ -15,15 +15,17 @@ from ..names import check_choice, near, unknown
 # Options of an attention that the model decides.
 OPTIONS_OF_THE_MODEL = {"causal", "batch_first", "device", "dtype", "dropout"}
 UNKNOWN_LENGTH = 2**14  # of sequences, while only options are checked
+FEATURE_MAPS = ("cosine", "elu", "softmax", "exp", "exp-orthogonal")
 # Fields that say where and how fast a run computes, not what: a resumed run may differ in them.
 PLACE_FIELDS = ("data_dir", "devices", "nodes", "accelerator", "checkpoint_seconds")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """The settings of one run. `attention` has one name per layer; `weights`, `rank`, `rank_multi`,
-    `anchor_rule` and `eta` are those of the layers that are primal. `options` are further options
-    of the attentions, by name: `{"performer": {"features": 128}}`.
+    """The settings of one run. `attention` has one name per layer; `weights`, `feature_map` (None:
+    the usual one of the weights), `rank`, `rank_multi`, `anchor_rule` and `eta` are those of the
+    layers that are primal. `options` are further options of the attentions, by name:
+    `{"performer": {"features": 128}}`.
 
     protocol "holdout" selects the epoch on a validation split of the training set and uses the test
     set once; "paper" reports the best test epoch. `clip` bounds the norm of the gradient, None does
@@ -43,6 +45,7 @@ class RunConfig:
 
     attention: tuple[str, ...] = ("primal", "primal")
     weights: str = "data"
+    feature_map: str | None = "cosine"
     rank: int = 20
     rank_multi: int = 10
     anchor_rule: str = "sample"
@@ -196,6 +199,7 @@ class RunConfig:
         primal = {
             "rank": self.rank,
             "weights": self.weights,
+            "feature_map": self.feature_map,
             "rank_multi": self.rank_multi,
             "anchor_rule": self.anchor_rule,
         }
@@ -253,6 +257,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "lr": (lambda v: _is_number(v) and v > 0, "a positive number"),
     **dict.fromkeys(("epoch_steps", "max_length"), _LEAST_ONE_OR_NONE),
     "clip": (lambda v: v is None or (_is_number(v) and v > 0), "a positive number or None"),
+    "feature_map": (lambda v: v is None or v in FEATURE_MAPS, f"None or one of {FEATURE_MAPS}"),
     "data_dir": (lambda v: v is None or isinstance(v, str), "a path or None"),
 }
 
