@@ -16,7 +16,7 @@ D, H, N, S = 12, 2, 25, 3
 KINDS = {
     "data": {"weights": "data", "anchors": 7},
     "free": {"weights": "free"},
-    "tied": {"weights": "tied"},
+    "tied": {"weights": "tied", "feature_map": "cosine"},
     "causal": {"weights": "free", "causal": True},
     "tied, elu": {"weights": "tied", "feature_map": "elu"},
     "free, elu": {"weights": "free", "feature_map": "elu"},

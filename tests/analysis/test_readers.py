@@ -30,7 +30,7 @@ def test_the_layer_is_read_as_its_primal_layer_would_be():
     given = {"src": x, "src_key_padding_mask": padding}
     found, near = spectrum(model, given), ksvd_diagnostics(model, given)
     assert [one.name for one in found.layers] == ["layers.0.self_attn", "layers.1.self_attn"]
-    assert found.layers[1].kind == "primal (data)"
+    assert found.layers[1].kind == "primal (tied)"
     assert [one.name for one in near.layers] == ["layers.1.self_attn"]
     assert not found.skipped
     assert not near.skipped

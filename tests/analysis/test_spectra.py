@@ -335,7 +335,7 @@ def test_a_model_of_ours_layer_by_layer(padding):
     modes = [m.training for m in model.modules()]
     x = draw(2, N, 4, dtype=torch.float32)
     found = spectrum(model, (x, padding))
-    assert [one.kind for one in found.layers] == ["softmax", "primal (data)"]
+    assert [one.kind for one in found.layers] == ["softmax", "primal (tied)"]
     assert [one.method for one in found.layers] == ["exact", "factored"]
     assert [m.training for m in model.modules()] == modes
     text = str(found)

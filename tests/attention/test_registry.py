@@ -14,6 +14,7 @@ from primal_attention import (
     make_attention,
 )
 from primal_attention.attention import AttentionInfo, register, registry
+from primal_attention.theory import Cosine, Elu
 
 FACTS = {
     "paper": "nobody: nowhere",
@@ -83,7 +84,10 @@ def test_facts_of_primal():
     assert info.build is PrimalAttention
     assert "Primal-Attention" in info.paper
     assert info.options["rank"].default is None
-    assert info.options["weights"].default == "data"
+    assert info.options["weights"].default == "tied"
+    assert isinstance(make_attention("primal", 8, 2).feature_map, Elu)
+    for weights in ("data", "free"):  # as in the paper
+        assert isinstance(make_attention("primal", 8, 2, weights=weights).feature_map, Cosine)
 
 
 def test_options_reach_the_layer():

@@ -60,7 +60,7 @@ def test_the_plan_alone_writes_nothing(primal_convert, folder, tmp_path):
     before = sorted(tmp_path.rglob("*"))
     done = primal_convert(folder, "--rank", 4, "--layers", "1:")
     assert "bert.encoder.layer.2.attention" in done.stdout
-    assert "primal data, rank 4" in done.stdout
+    assert "primal tied, rank 4" in done.stdout
     assert "2 of 3 change" in done.stdout
     assert "CHANGES THE FUNCTION" in done.stdout
     assert sorted(tmp_path.rglob("*")) == before

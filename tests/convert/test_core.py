@@ -54,7 +54,7 @@ def test_without_values_the_layer_starts_silent(weights):
 def test_tied_weights_start_as_attention_with_the_old_values(rank):
     """out = W_o [1/N sum_j <phi(q_i), phi(k_j)> U U^T v_j] + constants, U of min(s, p) columns."""
     old = source()
-    new = build(old, rank=rank, weights="tied")
+    new = build(old, rank=rank, weights="tied", feature_map="cosine")
     x = torch.randn(2, 5, 12, dtype=torch.float64)
 
     def heads(part):

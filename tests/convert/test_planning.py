@@ -37,18 +37,20 @@ def test_nothing_is_changed(encoder):
     assert all(torch.equal(t, before[n]) for n, t in encoder.state_dict().items())
     assert torch.equal(torch.get_rng_state(), random)
     assert "CHANGES THE FUNCTION" in text
-    assert "primal data, rank 4" in text
+    assert "primal tied, rank 4" in text
     assert "3 of 3 change" in text
 
 
-def test_defaults_are_the_papers(encoder):
+def test_by_default_every_position_is_seen(encoder):
     (row,) = plan(encoder).changes
-    assert row.settings["weights"] == "data"
-    assert row.settings["rank"] == 8  # the width of a head, since it is below 32
+    assert (row.settings["weights"], row.settings["feature_map"]) == ("tied", "elu")
+    assert row.settings["rank"] == 4  # half the width of a head, since that is below 32
     assert row.settings["dropout"] == 0.1
     decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(16, 2, 24), 1)
     (row,) = plan(decoder).changes
-    assert (row.settings["weights"], row.settings["causal"]) == ("free", True)
+    assert (row.settings["weights"], row.settings["causal"]) == ("tied", True)
+    (row,) = plan(encoder, weights="data").changes
+    assert row.settings["feature_map"] == "cosine"
 
 
 @pytest.mark.parametrize(

@@ -36,16 +36,22 @@ def convert(
     ] = "last",
     rank: Annotated[
         int | None,
-        typer.Option(help="Directions s of a layer.", show_default="32, or the width of a head"),
+        typer.Option(help="Directions s of a layer.", show_default="32, or half a head's width"),
     ] = None,
     weights: Annotated[
         str | None,
         typer.Option(
             help="data, free or tied.",
-            show_default="data; free in causal, tied in rotary models",
+            show_default="tied",
         ),
     ] = None,
-    feature_map: Annotated[str, typer.Option(help="cosine or exp.")] = "cosine",
+    feature_map: Annotated[
+        str | None,
+        typer.Option(
+            help="cosine, elu, softmax, exp or exp-orthogonal.",
+            show_default="elu for tied weights",
+        ),
+    ] = None,
     start: Annotated[
         str, typer.Option(help="warm: take projections over. fresh: for training from scratch.")
     ] = "warm",

@@ -45,6 +45,7 @@ def learn(
     ] = None,
     rank: Annotated[int, typer.Option(help="Rank, for the attentions that have one.")] = 8,
     batch_size: Annotated[int, typer.Option(help="Sequences in a batch.")] = 8,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 2e-3,
     out: Annotated[
         Path | None,
         typer.Option(dir_okay=False, help="File of results; what it has is not run again."),
@@ -66,7 +67,7 @@ def learn(
         names = [one.text for one in parse_candidates(attention)]
         common = Lesson(
             attention=names[0], task=task, length=length, seconds=seconds, curriculum=curriculum,
-            batch=batch_size, rank=rank, task_options=options,
+            batch=batch_size, rank=rank, learning_rate=lr, task_options=options,
         )  # fmt: skip
         etas = [float(part) for part in eta.split(",")]
         lessons = make_lessons(names, parse_seeds(seeds), etas, common)

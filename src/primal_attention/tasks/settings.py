@@ -15,6 +15,8 @@ from ..names import check_choice, near, unknown
 
 # Options of an attention that the model decides.
 OPTIONS_OF_THE_MODEL = {"causal", "batch_first", "device", "dtype", "dropout"}
+# those of `theory.features`, here without torch
+FEATURE_MAPS = ("cosine", "elu", "softmax", "exp", "exp-orthogonal")
 UNKNOWN_LENGTH = 2**14  # of sequences, while only options are checked
 # Fields that say where and how fast a run computes, not what: a resumed run may differ in them.
 PLACE_FIELDS = ("data_dir", "devices", "nodes", "accelerator", "checkpoint_seconds")
@@ -63,11 +65,11 @@ LEAST_ONE_OR_NONE: Rule = (
 class EngineConfig:
     """What the engine reads. A task brings a subclass with what its data, model and objective need.
 
-    `attention` has one name per layer; `weights`, `rank` and `eta` are those of the layers that are
-    primal. `options` are further options of the attentions, by name: `{"performer": {"features":
-    128}}`. `clip` bounds the norm of the gradient, None does not. An epoch is a pass over the
-    training set, or `epoch_steps` batches, followed by an evaluation. `batch_size` is that of all
-    processes together. With `ema` the evaluated weights are averages over the steps, with this
+    `attention` has one name per layer; `weights`, `feature_map`, `rank` and `eta` are those of the
+    layers that are primal. `options` are further options of the attentions, by name:
+    `{"performer": {"features": 128}}`. `clip` bounds the norm of the gradient, None does not. An
+    epoch is a pass over the training set, or `epoch_steps` batches, followed by an evaluation.
+    `batch_size` is that of all processes together. With `ema` the evaluated weights are averages over the steps, with this
     share of the past in every step. `precision` is in the words of Lightning.
     """
 
@@ -92,6 +94,7 @@ class EngineConfig:
         "lr": (lambda v: is_number(v) and v > 0, "a positive number"),
         "epoch_steps": LEAST_ONE_OR_NONE,
         "clip": (lambda v: v is None or (is_number(v) and v > 0), "a positive number or None"),
+        "feature_map": (lambda v: v is None or v in FEATURE_MAPS, f"None or one of {FEATURE_MAPS}"),
         "data_dir": (lambda v: v is None or isinstance(v, str), "a path or None"),
     }
 
@@ -100,6 +103,9 @@ class EngineConfig:
 
     attention: tuple[str, ...] = aside(("primal", "primal"), "One name for each layer.")
     weights: str = of_attention("data", "Weights of primal attention: data, free or tied.")
+    feature_map: str | None = of_attention(
+        "cosine", f"Feature map: {', '.join(FEATURE_MAPS)}; none = the usual one of the weights."
+    )
     rank: int = of_attention(20, "Number s of singular directions of a primal layer.")
     eta: float = of_attention(0.1, "Weight of the KSVD loss.")
     options: Mapping[str, Mapping[str, Any]] = field(
@@ -187,7 +193,7 @@ class EngineConfig:
                 raise ValueError(f"options[{name!r}] is {options!r}; expected options by name")
             known = attention_info(name).options.keys() - OPTIONS_OF_THE_MODEL
             if name == "primal":  # they have settings of their own
-                known -= {"weights", "rank", "rank_multi", "anchor_rule"}
+                known -= {"weights", "feature_map", "rank", "rank_multi", "anchor_rule"}
             for option in options:
                 if option not in known:
                     what = f"option of attention {name!r}:"
@@ -232,7 +238,7 @@ class EngineConfig:
 
     def primal_options(self) -> dict[str, Any]:
         """The options of primal layers that have settings of their own."""
-        return {"rank": self.rank, "weights": self.weights}
+        return {"rank": self.rank, "weights": self.weights, "feature_map": self.feature_map}
 
     def stem(self) -> str:
         """What the name of a run folder begins with."""

@@ -10,9 +10,9 @@ KINDS = {
     "data-sample": {"weights": "data", "anchors": 5},
     "data-mean": {"weights": "data", "anchors": 5, "anchor_rule": "mean"},
     "free": {"weights": "free"},
-    "tied": {"weights": "tied"},
+    "tied": {"weights": "tied", "feature_map": "cosine"},
     "free-causal": {"weights": "free", "causal": True},
-    "tied-causal": {"weights": "tied", "causal": True},
+    "tied-causal": {"weights": "tied", "feature_map": "cosine", "causal": True},
 }
 
 

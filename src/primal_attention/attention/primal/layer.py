@@ -30,7 +30,7 @@ from ..masks import check_attention_mask
 from ..registry import register
 from .cost import primal_cost
 from .dual import DualView
-from .options import AnchorRule, Weights, check_options
+from .options import AnchorRule, Weights, check_options, usual_map
 from .parameters import PrimalParameters
 from .state import PrimalState
 
@@ -74,13 +74,14 @@ class PrimalAttention(PrimalParameters, DualView):
 
     then heads are concatenated and projected. The kinds of weights:
 
-    - `"data"`: `W_e|X = F_X^T W_e` with F_X the head's slice of `anchors` rows of the sequence. Not
-      permutation-equivariant: anchors are tied to positions.
-    - `"free"`: `W_e|X = W_e`. Output i depends on x_i alone (with `causal=True`: on the running
-      mean up to i), and not on the context in cross-attention: other layers must mix.
-    - `"tied"`: the KKT conditions (14) as parameterisation, beyond the paper:
+    - `"tied"`, the default: the KKT conditions (14) as parameterisation, beyond the paper:
       `W_e|X = c sum_j phi_k(x_j) (V_r x_j)^T`, `W_r|X = c sum_i phi_q(x_i) (V_e x_i)^T` with
       c = 1 / length. Every position mixes with every other; permutation-equivariant.
+    - `"data"`, the paper's: `W_e|X = F_X^T W_e` with F_X the head's slice of `anchors` rows of the
+      sequence. A position that is no anchor influences no other one (`coverage`), unless
+      anchor_rule="mean". Not permutation-equivariant: anchors are tied to positions.
+    - `"free"`: `W_e|X = W_e`. Output i depends on x_i alone (with `causal=True`: on the running
+      mean up to i), and not on the context in cross-attention: other layers must mix.
 
     In training mode each forward records what `ksvd_loss` needs. `Lambda = diag(sqrt_lambda^2)`.
     Set `layer.fast = False` to use the plain differentiable operations everywhere, e.g. for second
@@ -95,6 +96,7 @@ class PrimalAttention(PrimalParameters, DualView):
         anchor_rule: "sample" takes evenly spaced valid rows as anchors, "mean" the means of equal
             segments.
         feature_map: phi; "cosine", "elu", "softmax", "exp", "exp-orthogonal", or a `FeatureMap`.
+            None takes "elu" with tied weights, and the paper's "cosine" with the others.
         dropout: probability that a score of [e; r] is dropped in training; the objective sees all.
     """
 
@@ -107,12 +109,12 @@ class PrimalAttention(PrimalParameters, DualView):
         num_heads: int,
         *,
         rank: int | None = None,
-        weights: Weights = "data",
+        weights: Weights = "tied",
         anchors: int | None = None,
         rank_multi: int = 10,
         anchor_rule: AnchorRule = "sample",
         causal: bool = False,
-        feature_map: str | FeatureMap = "cosine",
+        feature_map: str | FeatureMap | None = None,
         bias: bool = True,
         dropout: float = 0.0,
         batch_first: bool = True,
@@ -127,7 +129,11 @@ class PrimalAttention(PrimalParameters, DualView):
         self.rank, self.weights, self.anchor_rule = rank, weights, anchor_rule
         self.anchors = (anchors or rank * rank_multi) if weights == "data" else None
         self.feature_map = make_feature_map(
-            feature_map, self.head_dim, self.num_heads, device=device, dtype=dtype
+            usual_map(weights) if feature_map is None else feature_map,
+            self.head_dim,
+            self.num_heads,
+            device=device,
+            dtype=dtype,
         )
         features = self.feature_map.output_dim
         if weights == "data" and features != self.head_dim:

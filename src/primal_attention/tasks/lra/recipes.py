@@ -31,8 +31,9 @@ PLANS: Mapping[str, Plan] = {
 
 
 def recipes(name: str) -> dict[str, dict[str, Any]]:
-    """The recipes of a task by name. "default" is the paper's, with batches of similar length and
-    the usual rank and eta; in "paper" a batch is any cases, and rank and eta are `tuned`."""
+    """The recipes of a task by name. "default" is the paper's, with batches of similar length, the
+    usual rank and eta, and weights that see every position; in "paper" a batch is any cases, and
+    rank and eta are `tuned`."""
     plan = PLANS[name]
     paper = {
         "width": 64,
@@ -55,7 +56,9 @@ def recipes(name: str) -> dict[str, dict[str, Any]]:
         "epoch_steps": plan.steps // plan.evaluations,
         "clip": None,
         "weights": "data",
+        "feature_map": "cosine",
         "anchor_rule": "sample",
         "rank_multi": 10,
     }
-    return {"default": paper | {"batching": "bucket"}, "paper": paper}
+    default = {"batching": "bucket", "weights": "tied", "feature_map": None, "rank": 16}
+    return {"default": paper | default, "paper": paper}

@@ -25,7 +25,8 @@ class DecisionConfig(EngineConfig):
 
     EXAMPLE: ClassVar[str] = "rl/hopper-medium"
     CAUSAL: ClassVar[bool] = True
-    LATER: ClassVar[tuple[str, ...]] = ("ema", "precision")  # fields that first runs did not have
+    # fields that first runs did not have
+    LATER: ClassVar[tuple[str, ...]] = ("ema", "feature_map", "precision")
     RULES: ClassVar[Mapping[str, Rule]] = {
         **EngineConfig.RULES,
         **dict.fromkeys(("context", "episodes", "epoch_steps"), least(1)),

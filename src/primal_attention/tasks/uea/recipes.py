@@ -35,7 +35,9 @@ _FEW_ANCHORS = (
 
 def recipes(name: str) -> dict[str, dict[str, Any]]:
     """The recipes of a set by name; "paper" for the paper's ten sets only."""
-    found: dict[str, dict[str, Any]] = {"default": {}}
+    found: dict[str, dict[str, Any]] = {
+        "default": {"weights": "tied", "feature_map": None, "rank": 8}  # half the width of a head
+    }
     if name in TUNED:
         found["paper"] = {
             "width": 512,
@@ -55,6 +57,7 @@ def recipes(name: str) -> dict[str, dict[str, Any]]:
             "epochs": 400 if name == "PEMS-SF" else 100,
             "clip": 4.0,
             "weights": "data",
+            "feature_map": "cosine",
             "anchor_rule": "sample",
             "rank_multi": 5 if name in _FEW_ANCHORS else 10,
         }

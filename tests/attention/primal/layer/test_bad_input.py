@@ -32,13 +32,19 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
         ({"anchor_rule": "max"}, "anchor_rule is 'max'; expected one of 'sample', 'mean'"),
         ({"weights": "free", "anchors": 4}, "anchors is 4; expected None"),
         ({"weights": "tied", "anchors": 4}, "anchors is 4; expected None"),
-        ({"causal": True}, 'causal=True with weights="data".*expected weights="free" or "tied"'),
+        (
+            {"weights": "data", "causal": True},
+            'causal=True with weights="data".*expected weights="free" or "tied"',
+        ),
         ({"dropout": 1.0}, r"dropout is 1\.0; expected"),
         ({"dropout": -0.1}, r"dropout is -0\.1; expected"),
         ({"dropout": float("nan")}, "dropout is nan; expected"),
         ({"feature_map": "sine"}, "unknown feature map 'sine'"),
         ({"feature_map": PositiveRandomFeatures(4)}, "head_dim = 4; expected 3"),
-        ({"feature_map": PositiveRandomFeatures(3, 8)}, "8 features; .*expects head_dim = 3"),
+        (
+            {"weights": "data", "feature_map": PositiveRandomFeatures(3, 8)},
+            "8 features; .*expects head_dim = 3",
+        ),
     ],
 )
 def test_options(options, message):
