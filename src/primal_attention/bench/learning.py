@@ -101,7 +101,7 @@ class SmallNetwork(nn.Module):
             layer = nn.TransformerEncoderLayer(
                 width, lesson.heads, 2 * width, 0.0, batch_first=True, norm_first=True
             )
-            layer.self_attn = candidate.build(settings, lesson.length)
+            layer.self_attn = candidate.build(settings, lesson.length)  # type: ignore[assignment]
             self.layers.append(layer)
         self.norm, self.answer = nn.LayerNorm(width), nn.Linear(width, task.classes)
 
@@ -162,7 +162,7 @@ def _step(
     if eta:
         loss = loss + eta * ksvd_loss(network)
     optimiser.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     nn.utils.clip_grad_norm_(network.parameters(), 1.0)
     optimiser.step()
 
