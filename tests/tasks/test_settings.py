@@ -204,3 +204,10 @@ def test_the_fingerprint_leaves_out_defaults():
     fewer = {"task": "uea/BasicMotions", "width": 64}
     digest = hashlib.sha256(json.dumps(fewer, sort_keys=True).encode()).hexdigest()
     assert config.fingerprint() == digest
+
+
+def test_feature_maps_are_those_of_the_theory():
+    from primal_attention.tasks import settings
+    from primal_attention.theory import features
+
+    assert settings.FEATURE_MAPS == features.FEATURE_MAPS

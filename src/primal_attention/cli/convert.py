@@ -46,12 +46,8 @@ def convert(
         ),
     ] = None,
     feature_map: Annotated[
-        str | None,
-        typer.Option(
-            help="cosine, elu, softmax, exp or exp-orthogonal.",
-            show_default="elu for tied weights",
-        ),
-    ] = None,
+        str, typer.Option(help="cosine, elu, softmax, exp or exp-orthogonal.")
+    ] = "cosine",
     start: Annotated[
         str, typer.Option(help="warm: take projections over. fresh: for training from scratch.")
     ] = "warm",

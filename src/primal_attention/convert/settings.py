@@ -8,7 +8,7 @@ from typing import Any
 
 from ..adapters.base import Source
 from ..attention.base import check_positive
-from ..attention.primal.options import check_options, usual_map
+from ..attention.primal.options import check_options
 from ..names import check_choice, unknown
 from ..theory.features import FEATURE_MAPS
 
@@ -20,8 +20,7 @@ class Options:
     """What a user asks for; None leaves the choice to each attention.
 
     rank: s, by default 32, or half the width of a head if that is smaller. weights: "tied", with
-    which every position sees every other (or those before it). feature_map: the usual one of the
-    weights, but in decoders with rotary positions "cosine", which keeps them relative.
+    which every position sees every other (or those before it).
     causal: whether the new layer is causal, by default what the old one was as far as one can see.
     start: "warm" takes over projections; "fresh" is the random start of the paper, for training
     from scratch. The others are those of PrimalAttention.
@@ -33,7 +32,7 @@ class Options:
     anchors: int | None = None
     rank_multi: int = 10
     anchor_rule: str = "sample"
-    feature_map: str | None = None
+    feature_map: str = "cosine"
     dropout: float | None = None
     start: str = "warm"
 
@@ -54,15 +53,13 @@ class Options:
                 "causal=False for a decoder with rotary positions; expected None or True"
             )
         weights = "tied" if self.weights is None else self.weights
-        usual = "cosine" if source.rotary else usual_map(weights)
-        feature_map = usual if self.feature_map is None else self.feature_map
         rank = self.rank
         if rank is None:
             rank = max(1, min(DEFAULT_RANK, source.head_dim // 2))
         check_options(rank, weights, self.anchors, self.rank_multi, self.anchor_rule, causal)
-        check_choice("feature_map", feature_map, FEATURE_MAPS)
+        check_choice("feature_map", self.feature_map, FEATURE_MAPS)
         check_choice("start", self.start, ("warm", "fresh"))
         check_positive(rank=rank)
-        chosen = {"rank": rank, "weights": weights, "causal": causal, "feature_map": feature_map}
+        chosen = {"rank": rank, "weights": weights, "causal": causal}
         dropout = source.dropout if self.dropout is None else self.dropout
         return dataclasses.asdict(self) | chosen | {"dropout": dropout}

@@ -69,14 +69,16 @@ class EngineConfig:
     layers that are primal. `options` are further options of the attentions, by name:
     `{"performer": {"features": 128}}`. `clip` bounds the norm of the gradient, None does not. An
     epoch is a pass over the training set, or `epoch_steps` batches, followed by an evaluation.
-    `batch_size` is that of all processes together. With `ema` the evaluated weights are averages over the steps, with this
-    share of the past in every step. `precision` is in the words of Lightning.
+    `batch_size` is that of all processes together. With `ema` the evaluated weights are averages
+    over the steps, with this share of the past in every step. `precision` is in the words of
+    Lightning.
     """
 
     EXAMPLE: ClassVar[str] = "uea/JapaneseVowels"
     CAUSAL: ClassVar[bool] = False  # the attentions of the model
     CHOICES: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "weights": ("data", "free", "tied"),
+        "feature_map": FEATURE_MAPS,
         "activation": ("gelu", "relu"),
         "optimizer": ("radam", "adam", "adamw"),
         "schedule": ("constant", "cosine", "linear"),
@@ -94,7 +96,6 @@ class EngineConfig:
         "lr": (lambda v: is_number(v) and v > 0, "a positive number"),
         "epoch_steps": LEAST_ONE_OR_NONE,
         "clip": (lambda v: v is None or (is_number(v) and v > 0), "a positive number or None"),
-        "feature_map": (lambda v: v is None or v in FEATURE_MAPS, f"None or one of {FEATURE_MAPS}"),
         "data_dir": (lambda v: v is None or isinstance(v, str), "a path or None"),
     }
 
@@ -103,9 +104,7 @@ class EngineConfig:
 
     attention: tuple[str, ...] = aside(("primal", "primal"), "One name for each layer.")
     weights: str = of_attention("data", "Weights of primal attention: data, free or tied.")
-    feature_map: str | None = of_attention(
-        "cosine", f"Feature map: {', '.join(FEATURE_MAPS)}; none = the usual one of the weights."
-    )
+    feature_map: str = of_attention("cosine", f"Feature map: {', '.join(FEATURE_MAPS)}.")
     rank: int = of_attention(20, "Number s of singular directions of a primal layer.")
     eta: float = of_attention(0.1, "Weight of the KSVD loss.")
     options: Mapping[str, Mapping[str, Any]] = field(

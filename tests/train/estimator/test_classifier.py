@@ -20,7 +20,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from primal_attention import attention_info, available_attentions
 from primal_attention.tasks import get_task
-from primal_attention.train.config import OPTIONS_OF_THE_MODEL
+from primal_attention.tasks.settings import OPTIONS_OF_THE_MODEL
 from primal_attention.train.estimator import PrimalFormerClassifier
 from primal_attention.train.estimator.settings import run_config
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...kernels.dispatch import native_map
+from ...kernels.native.library import kernels
 from ...kernels.tiles import TILE
 from ..cost import Terms
 
@@ -27,7 +29,7 @@ def primal_cost(
     flops += 4 * inner * d * s  # W_o W_c
     kept = rows * (d + 2 * inner + 2 * h + 2 * hs)  # x, q and k, their norms, scores or duals
     flops += rows * 4 * h * layer.feature_map.products
-    if positive:  # torch's own operations, which keep every step
+    if positive and not has_compiled(layer):  # torch's own operations, which keep every step
         if layer.weights == "tied":
             kept += rows * (5 * inner + 4 * h * features)
         else:
@@ -39,3 +41,9 @@ def primal_cost(
         flops += batch * 4 * (anchors if positive else min(anchors, length)) * s * inner
     working = 2 * rows * d + min(rows * (2 * d + 2 * inner + 2 * hs), 2 * TILE)
     return Terms(flops, kept, working)
+
+
+def has_compiled(layer: PrimalAttention | RotaryPrimalAttention) -> bool:
+    """Whether compiled kernels serve the positive features of a layer, in training on this CPU."""
+    known = layer.weights == "tied" and native_map(layer.feature_map) is not None
+    return known and kernels() is not None

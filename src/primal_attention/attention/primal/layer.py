@@ -30,7 +30,7 @@ from ..masks import check_attention_mask
 from ..registry import register
 from .cost import primal_cost
 from .dual import DualView
-from .options import AnchorRule, Weights, check_options, usual_map
+from .options import AnchorRule, Weights, check_options
 from .parameters import PrimalParameters
 from .state import PrimalState
 
@@ -96,7 +96,6 @@ class PrimalAttention(PrimalParameters, DualView):
         anchor_rule: "sample" takes evenly spaced valid rows as anchors, "mean" the means of equal
             segments.
         feature_map: phi; "cosine", "elu", "softmax", "exp", "exp-orthogonal", or a `FeatureMap`.
-            None takes "elu" with tied weights, and the paper's "cosine" with the others.
         dropout: probability that a score of [e; r] is dropped in training; the objective sees all.
     """
 
@@ -114,7 +113,7 @@ class PrimalAttention(PrimalParameters, DualView):
         rank_multi: int = 10,
         anchor_rule: AnchorRule = "sample",
         causal: bool = False,
-        feature_map: str | FeatureMap | None = None,
+        feature_map: str | FeatureMap = "cosine",
         bias: bool = True,
         dropout: float = 0.0,
         batch_first: bool = True,
@@ -129,7 +128,7 @@ class PrimalAttention(PrimalParameters, DualView):
         self.rank, self.weights, self.anchor_rule = rank, weights, anchor_rule
         self.anchors = (anchors or rank * rank_multi) if weights == "data" else None
         self.feature_map = make_feature_map(
-            usual_map(weights) if feature_map is None else feature_map,
+            feature_map,
             self.head_dim,
             self.num_heads,
             device=device,

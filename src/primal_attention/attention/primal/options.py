@@ -10,12 +10,6 @@ Weights = Literal["data", "free", "tied"]
 AnchorRule = Literal["sample", "mean"]
 
 
-def usual_map(weights: str) -> str:
-    """The feature map that goes with a kind of weights: one that focuses where every position meets
-    every other, the paper's elsewhere."""
-    return "elu" if weights == "tied" else "cosine"
-
-
 def check_options(
     rank: int,
     weights: str,

@@ -15,7 +15,6 @@ _COMMON: dict[str, Any] = {
     "schedule": "cosine",
     "validation_fraction": 0.1,
     "weights": "tied",
-    "feature_map": None,
     "eta": 0.05,
 }
 # Touvron et al., 2021. Its average of the weights forgets over 25,000 steps; ImageNet-100 has a

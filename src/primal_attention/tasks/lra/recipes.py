@@ -60,5 +60,5 @@ def recipes(name: str) -> dict[str, dict[str, Any]]:
         "anchor_rule": "sample",
         "rank_multi": 10,
     }
-    default = {"batching": "bucket", "weights": "tied", "feature_map": None, "rank": 16}
+    default = {"batching": "bucket", "weights": "tied", "rank": 16}
     return {"default": paper | default, "paper": paper}

@@ -56,8 +56,9 @@ class PrimalFormerClassifier(ClassifierMixin, SeriesEstimator):  # type: ignore[
     attention : the name of the attention in all layers, see `available_attentions()`; or a sequence
         with one name per layer, such as ("softmax", "primal"), and `layers` is not used.
     layers : how many layers.
-    weights, rank, rank_multi, anchor_rule, eta : of the primal layers: "data", "free" or "tied"
-        projection weights; the rank s of the KSVD; anchors n = min(s * rank_multi, longest series)
+    weights, feature_map, rank, rank_multi, anchor_rule, eta : of the primal layers: "tied", "data"
+        or "free" projection weights; the feature map; the rank s of the
+        KSVD; anchors n = min(s * rank_multi, longest series)
         of "data", and how a series gives them, "sample" or "mean"; the factor of the KSVD loss
         beside the cross-entropy.
     options : further options of attentions, {"performer.features": 8}, also by attention,
@@ -93,8 +94,9 @@ class PrimalFormerClassifier(ClassifierMixin, SeriesEstimator):  # type: ignore[
         *,
         attention: str | Sequence[str] = "primal",
         layers: int = 2,
-        weights: str = "data",
-        rank: int = 20,
+        weights: str = "tied",
+        feature_map: str = "cosine",
+        rank: int = 8,
         rank_multi: int = 10,
         anchor_rule: str = "sample",
         eta: float = 0.1,
@@ -119,6 +121,7 @@ class PrimalFormerClassifier(ClassifierMixin, SeriesEstimator):  # type: ignore[
         self.attention = attention
         self.layers = layers
         self.weights = weights
+        self.feature_map = feature_map
         self.rank = rank
         self.rank_multi = rank_multi
         self.anchor_rule = anchor_rule

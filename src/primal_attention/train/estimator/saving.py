@@ -141,6 +141,7 @@ def _restore(
     parameters = content["parameters"]
     if isinstance(parameters["attention"], list):
         parameters["attention"] = tuple(parameters["attention"])
+    parameters.setdefault("feature_map", "cosine")  # all that an earlier version had
     classifier = kind(**parameters)
     # a folder of an earlier version has the parameters alone
     run = content.get("run")

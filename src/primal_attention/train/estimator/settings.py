@@ -13,8 +13,8 @@ from ...names import check_choice
 from ..config import CHOICES, RunConfig
 
 SHARED = (
-    "weights", "rank", "rank_multi", "anchor_rule", "eta", "width", "heads", "feedforward",
-    "dropout", "normalise", "optimizer", "lr", "batch_size", "epochs", "clip",
+    "weights", "feature_map", "rank", "rank_multi", "anchor_rule", "eta", "width", "heads",
+    "feedforward", "dropout", "normalise", "optimizer", "lr", "batch_size", "epochs", "clip",
     "validation_fraction",
 )  # fmt: skip
 SEEDS = 2**32
