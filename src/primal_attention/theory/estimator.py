@@ -126,7 +126,7 @@ class KernelSVD(
         """Fit and return the scores of the fitted points: (N, s), (M, s), or both."""
         check_choice("side", side, ("left", "right", "both"))
         self.fit(X, y, Z=Z)
-        dtype = _dtype_of(X)
+        dtype = np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
         e = (self.left_vectors_ * self.singular_values_).astype(dtype)
         r = (self.right_vectors_ * self.singular_values_).astype(dtype)
         return {"left": e, "right": r, "both": (e, r)}[side]
@@ -231,7 +231,3 @@ class KernelSVD(
             )
         scores = self._fitted.right_scores(points.astype(np.float64, copy=False))
         return scores.astype(points.dtype, copy=False)
-
-
-def _dtype_of(X: Any) -> Any:
-    return np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
