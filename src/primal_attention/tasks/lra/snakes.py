@@ -104,7 +104,8 @@ def _two_snakes(rng: np.random.Generator) -> tuple[Canvas, Canvas, list[_Snake]]
             break
     if second is None:
         return None
-    mask = _framed().copy()
+    mask = _within().copy()
+    inner(mask)[BORDER:-BORDER, BORDER:-BORDER] = 0.0  # only the border is taken
     snakes = [first, second]
     for _ in range(CONTOUR - 1):
         for snake in snakes:
@@ -228,14 +229,6 @@ def _within() -> Canvas:
     flags = np.zeros((WIDTH, WIDTH))
     inner(flags)[:] = 1.0
     return flags
-
-
-@cache
-def _framed() -> Canvas:
-    """The mask of an empty picture: only its border is taken."""
-    mask = _within().copy()
-    inner(mask)[BORDER:-BORDER, BORDER:-BORDER] = 0.0
-    return mask
 
 
 @cache
