@@ -22,7 +22,7 @@ with needs_extra("train", "KernelSVD needs"):
 
 from ..names import check_choice
 from .estimator_kernels import NAMES, KernelName, Matrix, PairKernel
-from .estimator_solve import Blocks, Fitted, solve
+from .estimator_solve import Blocks, solve
 
 Side = Literal["left", "right", "both"]
 Views = Literal["rows", "columns"]
@@ -109,10 +109,8 @@ class KernelSVD(
         )  # fmt: skip
         blocks = Blocks(kernel, left, right)
         random = check_random_state(self.random_state)
-        self._fitted: Fitted = solve(
-            blocks, self.n_components, self.n_landmarks, bool(self.center), random
-        )
-        found = self._fitted
+        found = solve(blocks, self.n_components, self.n_landmarks, bool(self.center), random)
+        self._fitted = found
         self.singular_values_ = found.sigma
         self.left_vectors_, self.right_vectors_ = found.left, found.right
         total = found.energy if found.energy > 0 else 1.0
