@@ -109,7 +109,9 @@ class Shards(WholeSequence):
         return summed
 
     def shared(self, whole: Tensor) -> Tensor:
-        same: Tensor = _Share.apply(whole, self.size)
+        same = whole.view_as(whole)
+        if same.requires_grad:
+            same.register_hook(lambda g: g / self.size)
         return same
 
     def sum_(self, tensor: Tensor) -> Tensor:
@@ -222,14 +224,3 @@ class _Once(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         return g, None
-
-
-class _Share(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, whole: Tensor, size: int) -> Tensor:
-        ctx.size = size
-        return whole.view_as(whole)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        return g / ctx.size, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,15 +15,6 @@ Method = Literal["factored", "exact", "randomised"]
 _ROW_NUMBERS = 1 << 23  # entries of a matrix formed at a time
 _OVERSAMPLING = 32
 _POWER_STEPS = 3
-
-
-class HeadMatrix(Protocol):
-    """The matrix K (N, M) of one head of one sample."""
-
-    @property
-    def shape(self) -> tuple[int, int]: ...
-
-    def rows(self, first: int, last: int) -> Tensor: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +72,9 @@ class MatrixHead:
 
     def rows(self, first: int, last: int) -> Tensor:
         return widen(self.matrix[first:last])
+
+
+HeadMatrix = SoftmaxHead | MatrixHead  # the matrix K (N, M) of one head of one sample
 
 
 class Values(NamedTuple):

@@ -8,15 +8,12 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from ..attention import make_attention
 from ..attention.base import check_positive
 from ..names import check_choice
 from .dropout import Dropout
 from .embedding import SeriesEmbedding, TokenEmbedding
-from .encoder import Activation, Encoder, EncoderLayer, Norm
-from .feedforward import FeedForward
+from .encoder import Activation, Norm, make_encoder
 from .heads import FlattenHead, MeanHead, MLPHead
-from .options import attention_settings
 from .packing import pack
 from .positions import LearnedPositions, SinusoidalPositions
 
@@ -74,8 +71,6 @@ class SequenceClassifier(nn.Module):
         check_choice("head", head, get_args(HeadKind))
         if pairs and head != "mlp":
             raise ValueError(f"head is {head!r}; expected 'mlp', the one for pairs")
-        if isinstance(attention, str) or not attention:
-            raise ValueError(f"attention is {attention!r}; expected one name per layer")
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         self.max_length, self.channels, self.vocabulary = max_length, channels, vocabulary
         self.pairs = pairs
@@ -85,21 +80,11 @@ class SequenceClassifier(nn.Module):
         self.positions = table
         self.dropout = Dropout(dropout)
         act = nn.GELU() if activation == "gelu" else nn.ReLU()
-        given = dict(attention_options or {})
-        if "primal" in attention:
-            given["primal"] = {"rank": RANK} | dict(given.get("primal", {}))
-        settings = attention_settings(
-            attention, given, dropout=dropout, max_length=max_length, **place
-        )
-        layers = [
-            EncoderLayer(
-                make_attention(name, width, heads, **options),
-                FeedForward(width, feedforward, activation=act, dropout=dropout, **place),
-                width, dropout=dropout, norm=norm, **place,
-            )
-            for name, options in zip(attention, settings, strict=True)
-        ]  # fmt: skip
-        self.encoder = Encoder(layers, width, **place)
+        self.encoder = make_encoder(
+            attention, attention_options, width=width, heads=heads, feedforward=feedforward,
+            activation=act, dropout=dropout, norm=norm, primal={"rank": RANK},
+            settings={"max_length": max_length}, **place,
+        )  # fmt: skip
         self.head: nn.Module
         if head == "mean":
             self.head = MeanHead(width, classes, **place)

@@ -8,13 +8,11 @@ from typing import Any, NamedTuple, cast, get_args
 import torch
 from torch import Tensor, nn
 
-from ..attention import attention_info, make_attention
+from ..attention import attention_info
 from ..attention.base import Streaming, check_positive
 from ..names import check_choice
 from .dropout import Dropout
-from .encoder import Activation, Encoder, EncoderLayer
-from .feedforward import FeedForward
-from .options import attention_settings
+from .encoder import Activation, EncoderLayer, make_encoder
 from .packing import Packing
 
 
@@ -103,18 +101,13 @@ class DecisionTransformer(nn.Module):
         self.norm = nn.LayerNorm(width, **place)
         self.dropout = Dropout(dropout)
         act = nn.GELU() if activation == "gelu" else nn.ReLU()
-        settings = _causal_settings(
-            attention, attention_options, dropout=dropout, length=context * self.tokens, **place
-        )
-        layers = [
-            CausalLayer(
-                make_attention(name, width, heads, **options),
-                FeedForward(width, feedforward, activation=act, dropout=dropout, **place),
-                width, dropout=dropout, norm="pre", **place,
-            )
-            for name, options in zip(attention, settings, strict=True)
-        ]  # fmt: skip
-        self.encoder = Encoder(layers, width, **place)
+        _check_causal(attention, attention_options or {})
+        self.encoder = make_encoder(
+            attention, attention_options, width=width, heads=heads, feedforward=feedforward,
+            activation=act, dropout=dropout, norm="pre", layer=CausalLayer,
+            primal={"weights": "free", "rank": 32},
+            settings={"max_length": context * self.tokens, "causal": True}, **place,
+        )  # fmt: skip
         self.predict = nn.Linear(width, action_dim, **place)
         self.register_buffer("state_mean", torch.zeros(state_dim, **place))
         self.register_buffer("state_std", torch.ones(state_dim, **place))
@@ -270,29 +263,16 @@ class DecisionTransformer(nn.Module):
             )
 
 
-def _causal_settings(
-    names: Sequence[str],
-    given: Mapping[str, Mapping[str, Any]] | None,
-    *,
-    dropout: float,
-    length: int,
-    **place: Any,
-) -> list[dict[str, Any]]:
-    """The options of every layer's attention, all of them causal."""
-    if isinstance(names, str) or not names:
-        raise ValueError(f"attention is {names!r}; expected one name per layer")
-    own = {name: dict(options) for name, options in (given or {}).items()}
-    for name in names:
+def _check_causal(names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise unless all attentions have a causal form, and no option is about it."""
+    for name in [] if isinstance(names, str) else names:
         if not attention_info(name).causal:
             raise ValueError(
                 f"attention {name!r} has no causal form; expected one that has, such as 'softmax', "
                 "'primal' or 'linear'"
             )
-    if "primal" in names:
-        own["primal"] = {"weights": "free", "rank": 32} | own.get("primal", {})
-    for name, options in own.items():
+    for name, options in given.items():
         if "causal" in options:
             raise ValueError(
                 f"attention_options[{name!r}] has causal; expected it to be left to the model"
             )
-    return attention_settings(names, own, dropout=dropout, max_length=length, causal=True, **place)

@@ -35,7 +35,7 @@ class Dropout(nn.Module):
         if not is_eager_cpu(x):
             return F.dropout(x, self.p)
         keep, scale = draw_mask(x.numel(), self.p), keep_scale(self.p)
-        dropped: Tensor = _Masked.apply(x, keep, scale)
+        dropped: Tensor = _Masked.apply(None, x, keep, scale)
         return dropped
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ class Dropout(nn.Module):
             apart: Tensor = residual + self(x)
             return apart
         keep, scale = draw_mask(x.numel(), self.p), keep_scale(self.p)
-        total: Tensor = _AddMasked.apply(residual, x, keep, scale)
+        total: Tensor = _Masked.apply(residual, x, keep, scale)
         return total
 
     def extra_repr(self) -> str:
@@ -53,39 +53,26 @@ class Dropout(nn.Module):
 
 
 class _Masked(torch.autograd.Function):
-    """scale * keep * x, linear in x and its own derivative."""
+    """scale * keep * x, linear in x and its own derivative; plus the residual if there is one."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, keep: Tensor, scale: float) -> Tensor:
+    def forward(ctx: Any, residual: Tensor | None, x: Tensor, keep: Tensor, scale: float) -> Tensor:
         ctx.scale = scale
         ctx.save_for_backward(keep)
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
-        for part, rows, mask in _tiles(out, x, keep):
-            torch.mul(rows, mask, out=part).mul_(scale)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
-        (keep,) = ctx.saved_tensors
-        return _Masked.apply(g, keep, ctx.scale), None, None
-
-
-class _AddMasked(torch.autograd.Function):
-    """residual + scale * keep * x."""
-
-    @staticmethod
-    def forward(ctx: Any, residual: Tensor, x: Tensor, keep: Tensor, scale: float) -> Tensor:
-        ctx.scale = scale
-        ctx.save_for_backward(keep)
-        out = torch.empty_like(x, memory_format=torch.contiguous_format)
+        if residual is None:
+            for part, rows, mask in _tiles(out, x, keep):
+                torch.mul(rows, mask, out=part).mul_(scale)
+            return out
         for part, before, rows, mask in _tiles(out, residual, x, keep):
             torch.addcmul(before, rows, mask.to(rows.dtype), value=scale, out=part)
         return out
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
         (keep,) = ctx.saved_tensors
-        return g, _Masked.apply(g, keep, ctx.scale), None, None
+        before = g if ctx.needs_input_grad[0] else None
+        return before, _Masked.apply(None, g, keep, ctx.scale), None, None
 
 
 def _tiles(*tensors: Tensor) -> zip[tuple[Tensor, ...]]:

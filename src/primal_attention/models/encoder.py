@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Unpack
 
 from torch import Tensor, nn
 
+from ..attention import make_attention
 from .dropout import Dropout
 from .feedforward import FeedForward
-from .options import Place
+from .options import Place, attention_settings
 from .packing import Packing
 
 Norm = Literal["post", "pre"]
@@ -67,3 +68,38 @@ class Encoder(nn.Module):
             rows = layer(rows, packing)
         out: Tensor = self.last_norm(rows)
         return out
+
+
+def make_encoder(
+    names: Sequence[str],
+    given: Mapping[str, Mapping[str, Any]] | None,
+    *,
+    width: int,
+    heads: int,
+    feedforward: int,
+    activation: nn.GELU | nn.ReLU,
+    dropout: float,
+    norm: Norm,
+    layer: type[EncoderLayer] = EncoderLayer,
+    primal: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    **place: Unpack[Place],
+) -> Encoder:
+    """A layer for each name of an attention. `given` are the options of each name, `primal` those
+    of primal layers that do not say; `settings` are what the model knows, see
+    `attention_settings`."""
+    if isinstance(names, str) or not names:
+        raise ValueError(f"attention is {names!r}; expected one name per layer")
+    given = dict(given or {})
+    if "primal" in names:
+        given["primal"] = {**primal, **given.get("primal", {})}
+    options = attention_settings(names, given, dropout=dropout, **settings, **place)
+    layers = [
+        layer(
+            make_attention(name, width, heads, **own),
+            FeedForward(width, feedforward, activation=activation, dropout=dropout, **place),
+            width, dropout=dropout, norm=norm, **place,
+        )
+        for name, own in zip(names, options, strict=True)
+    ]  # fmt: skip
+    return Encoder(layers, width, **place)

@@ -14,14 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..attention import make_attention
 from ..attention.base import check_positive
 from .classifier import RANK
 from .dropout import Dropout
-from .encoder import Encoder, EncoderLayer
-from .feedforward import FeedForward
+from .encoder import make_encoder
 from .heads import mean_of_valid
-from .options import attention_settings
 from .packing import Packing, pack
 from .positions import LearnedPositions
 
@@ -62,8 +59,6 @@ class SeriesNet(nn.Module):
         )  # fmt: skip
         if width < len(STEM):
             raise ValueError(f"width is {width}; expected at least {len(STEM)}, one per stem")
-        if isinstance(attention, str) or not attention:
-            raise ValueError(f"attention is {attention!r}; expected one name per layer")
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         self.channels, self.max_length = channels, max_length
         self.factor = -(-max_length // TOKENS)  # positions that become one token
@@ -81,19 +76,11 @@ class SeriesNet(nn.Module):
         )
         self.norms = nn.ModuleList(nn.BatchNorm1d(width, **place) for _ in DILATIONS)
         self.positions = LearnedPositions(tokens, width, **place)
-        given = dict(attention_options or {})
-        if "primal" in attention:
-            given["primal"] = {"rank": RANK} | dict(given.get("primal", {}))
-        settings = attention_settings(attention, given, dropout=dropout, max_length=tokens, **place)
-        layers = [
-            EncoderLayer(
-                make_attention(name, width, heads, **options),
-                FeedForward(width, feedforward, activation=nn.GELU(), dropout=dropout, **place),
-                width, dropout=dropout, norm="pre", **place,
-            )
-            for name, options in zip(attention, settings, strict=True)
-        ]  # fmt: skip
-        self.encoder = Encoder(layers, width, **place)
+        self.encoder = make_encoder(
+            attention, attention_options, width=width, heads=heads, feedforward=feedforward,
+            activation=nn.GELU(), dropout=dropout, norm="pre", primal={"rank": RANK},
+            settings={"max_length": tokens}, **place,
+        )  # fmt: skip
         self.dropout = Dropout(dropout)
         self.output = nn.Linear(width, classes, **place)
 

@@ -233,13 +233,10 @@ def _box(x: float, y: float, cell: float, kind: str, shade: float, tip: str) -> 
 # -- bubbles -------------------------------------------------------------------------------------
 
 
-def bubbles(
-    points: Sequence[Bubble], *, x_name: str, y_name: str, size_name: str, log_x: bool = True
-) -> Chart:
-    """Discs over x and y, the larger ones behind the smaller."""
+def bubbles(points: Sequence[Bubble], *, x_name: str, y_name: str, size_name: str) -> Chart:
+    """Discs over x, logarithmic, and y, the larger ones behind the smaller."""
     ends = [v for p in points for v in (p.y, p.low, p.high) if v is not None]
-    low, high = span([p.x for p in points], log=log_x, margin=0.25)
-    across = Scale(low, high, LEFT, WIDTH - RIGHT, log_x)
+    across = Scale(*span([p.x for p in points], log=True, margin=0.25), LEFT, WIDTH - RIGHT, True)
     up = Scale(*span(ends, log=False, margin=0.25), HEIGHT - BOTTOM, TOP, False)
     most = max(max(p.size for p in points), 1e-12)
     parts = [_axes(across, up, x_name, y_name)]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..grammar import show_number
 from .style import FORMATS, HAIRLINE, INK, MUTED, PALETTE, new_figure, save, style
 
 if TYPE_CHECKING:
@@ -82,7 +83,9 @@ def _bars(
         if differs:
             axes.barh(place + 0.2, old, height=0.36, color=OLD)
             axes.barh(place - 0.2, new, height=0.36, color=NEW)
-            axes.text(new, place - 0.2, f" {_short(new)}", va="center", fontsize=7.5, color=NEW)
+            axes.text(
+                new, place - 0.2, f" {show_number(new)}", va="center", fontsize=7.5, color=NEW
+            )
         else:
             axes.barh(place, old, height=0.36, color=OLD)
     axes.margins(x=0.15)
@@ -90,11 +93,4 @@ def _bars(
     axes.grid(False, axis="y")
     axes.tick_params(labelsize=8)
     axes.locator_params(axis="x", nbins=5)
-    axes.xaxis.set_major_formatter(lambda value, _: _short(value))
-
-
-def _short(number: float) -> str:
-    for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if abs(number) >= size:
-            return f"{number / size:.3g}{unit}"
-    return f"{number:.3g}"
+    axes.xaxis.set_major_formatter(lambda value, _: show_number(value))

@@ -39,7 +39,6 @@ def explained_variance(
                 _curve(axes, layer, colour, f"{layer.name}: {layer.kind}")
             _finish(axes, len(found.layers))
             axes.set_title(name or "Cumulative explained variance of the attention matrices")
-            axes.set_xlabel("number of singular values")
         cells[0].set_ylabel("explained variance")
         return save(figure, Path(path), formats)
 
@@ -67,7 +66,6 @@ def by_layer(
                     _curve(axes, layer, colour, f"{name}: {layer.kind}")
             _finish(axes, len(spectra))
             axes.set_title(f"Layer {number}")
-            axes.set_xlabel("number of singular values")
         least = min(axes.dataLim.ymin for axes in cells.flat[:count])
         for axes in cells[:, 0]:
             axes.set_ylabel("explained variance")
@@ -111,6 +109,7 @@ def _finish(axes: Axes, lines: int) -> None:
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:.0f}")
     axes.set_ylim(0.0, 1.03)
+    axes.set_xlabel("number of singular values")
     # all curves end at one, so their ends cannot carry the names
     axes.legend(loc="lower right", frameon=False, fontsize=8 if lines <= 12 else 6)
 

@@ -22,7 +22,7 @@ with needs_extra("train", "KernelSVD needs"):
 
 from ..names import check_choice
 from .estimator_kernels import NAMES, KernelName, Matrix, PairKernel
-from .estimator_solve import Blocks, Fitted, solve
+from .estimator_solve import Blocks, solve
 
 Side = Literal["left", "right", "both"]
 Views = Literal["rows", "columns"]
@@ -109,10 +109,8 @@ class KernelSVD(
         )  # fmt: skip
         blocks = Blocks(kernel, left, right)
         random = check_random_state(self.random_state)
-        self._fitted: Fitted = solve(
-            blocks, self.n_components, self.n_landmarks, bool(self.center), random
-        )
-        found = self._fitted
+        found = solve(blocks, self.n_components, self.n_landmarks, bool(self.center), random)
+        self._fitted = found
         self.singular_values_ = found.sigma
         self.left_vectors_, self.right_vectors_ = found.left, found.right
         total = found.energy if found.energy > 0 else 1.0
@@ -126,7 +124,7 @@ class KernelSVD(
         """Fit and return the scores of the fitted points: (N, s), (M, s), or both."""
         check_choice("side", side, ("left", "right", "both"))
         self.fit(X, y, Z=Z)
-        dtype = _dtype_of(X)
+        dtype = np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
         e = (self.left_vectors_ * self.singular_values_).astype(dtype)
         r = (self.right_vectors_ * self.singular_values_).astype(dtype)
         return {"left": e, "right": r, "both": (e, r)}[side]
@@ -231,7 +229,3 @@ class KernelSVD(
             )
         scores = self._fitted.right_scores(points.astype(np.float64, copy=False))
         return scores.astype(points.dtype, copy=False)
-
-
-def _dtype_of(X: Any) -> Any:
-    return np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64

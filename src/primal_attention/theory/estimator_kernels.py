@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.preprocessing import normalize
 
 Matrix = npt.NDArray[np.float64]
 KernelName = Literal["linear", "cosine", "rbf", "sne", "poly", "precomputed"]
@@ -34,14 +35,19 @@ class PairKernel:
     def __call__(self, X: Matrix, Z: Matrix) -> Matrix:
         """(N, M), in float64. Of "sne", the rows are normalised over these Z."""
         if callable(self.name):
-            return self._checked(self.name(X, Z, **self.params), X, Z)
+            matrix = np.asarray(self.name(X, Z, **self.params), dtype=np.float64)
+            if matrix.shape != (len(X), len(Z)):
+                raise ValueError(
+                    f"the kernel returned shape {matrix.shape}; expected ({len(X)}, {len(Z)})"
+                )
+            return matrix
         if self.name == "rbf":
             return np.exp(-self.gamma * _squared_distances(X, Z))
         if self.name == "sne":
             exponents = -self.gamma * _squared_distances(X, Z)
             return np.exp(exponents - self._log_sums(exponents))
         if self.name == "cosine":
-            X, Z = _unit_rows(X), _unit_rows(Z)
+            X, Z = normalize(X), normalize(Z)
         products: Matrix = X @ Z.T
         if self.name == "poly":
             return np.power(self.gamma * products + self.coef0, self.degree)
@@ -65,22 +71,8 @@ class PairKernel:
         log_sums: Matrix = top + np.log(sums * self.count)
         return log_sums
 
-    def _checked(self, found: Any, X: Matrix, Z: Matrix) -> Matrix:
-        matrix = np.asarray(found, dtype=np.float64)
-        if matrix.shape != (len(X), len(Z)):
-            raise ValueError(
-                f"the kernel returned shape {matrix.shape}; expected ({len(X)}, {len(Z)})"
-            )
-        return matrix
-
 
 def _squared_distances(X: Matrix, Z: Matrix) -> Matrix:
     squares = (X**2).sum(1)[:, None] + (Z**2).sum(1)[None, :] - 2.0 * (X @ Z.T)
     clipped: Matrix = np.maximum(squares, 0.0)  # rounding may leave less
     return clipped
-
-
-def _unit_rows(X: Matrix) -> Matrix:
-    norms = np.linalg.norm(X, axis=1, keepdims=True)
-    unit: Matrix = X / np.where(norms > 0, norms, 1.0)
-    return unit

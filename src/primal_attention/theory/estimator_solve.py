@@ -105,14 +105,13 @@ def solve(
     if not np.isfinite(tall).all():
         raise ValueError("the kernel holds NaN or infinite values; expected finite ones")
     if landmarks is None:
-        found, maps, means = _exact(tall, components, center)
-        energy, error, error_rows = _energy(tall, means), 0.0, 0
+        found, maps, means, energy = _exact(tall, components, center)
+        error, error_rows = 0.0, 0
     else:
         wide = blocks(rows, everything[1], log_sums[rows])  # K[I, :]
         a, b, to_a, to_b = _nystrom_factors(tall, wide, tall[rows])
         error, error_rows = _nystrom_error(blocks, a, b, random)
-        found, maps, means = _factored(a, b, to_a, to_b, components, center)
-        energy = float(KernelFactors(*_centred(a, b, center)).frobenius_norm() ** 2)
+        found, maps, means, energy = _factored(a, b, to_a, to_b, components, center)
     left_map, left_offset, right_map, right_offset = maps
     right = blocks.right
     return Fitted(
@@ -129,34 +128,35 @@ def solve(
 
 Maps = tuple[Matrix, Matrix, Matrix, Matrix]
 Means = tuple[Matrix, Matrix, float] | None
+Solution = tuple[KSVD, Maps, Means, float]  # with ||K||_F^2, centred if asked for
 
 
-def _exact(kernel: Matrix, components: int | None, center: bool) -> tuple[KSVD, Maps, Means]:
+def _exact(kernel: Matrix, components: int | None, center: bool) -> Solution:
     row, column, mean = kernel.mean(1), kernel.mean(0), float(kernel.mean())
     centred = kernel - row[:, None] - column[None, :] + mean if center else kernel
+    energy = float((centred**2).sum())
     found = _leading(torch.from_numpy(centred), min(kernel.shape), components)
     h_e, h_r = found.left.numpy(), found.right.numpy()
     if not center:
         zero = np.zeros(h_r.shape[1])
-        return found, (h_r, zero, h_e, zero), None
+        return found, (h_r, zero, h_e, zero), None, energy
     # the means of a new point's own kernel drop out, since centred columns sum to zero
     h_e, h_r = h_e - h_e.mean(0), h_r - h_r.mean(0)
-    return found, (h_r, column @ h_r, h_e, row @ h_e), (row, column, mean)
+    return found, (h_r, column @ h_r, h_e, row @ h_e), (row, column, mean), energy
 
 
 def _factored(
     a: Matrix, b: Matrix, to_a: Matrix, to_b: Matrix, components: int | None, center: bool
-) -> tuple[KSVD, Maps, Means]:
+) -> Solution:
     """The exact SVD of `a b^T`, where a new point has `a(x) = kappa(x, right) to_a`."""
-    ca, cb = _centred(a, b, center)
-    factors = KernelFactors(ca, cb)
-    found = _leading(factors, factors.max_rank, components)
-    to_e = cb.numpy().T @ found.right.numpy()  # (r, s)
-    to_r = ca.numpy().T @ found.left.numpy()
     mean_a, mean_b = (f.mean(0) if center else np.zeros(f.shape[1]) for f in (a, b))
+    factors = KernelFactors(torch.from_numpy(a - mean_a), torch.from_numpy(b - mean_b))
+    found = _leading(factors, factors.max_rank, components)
+    to_e = (factors.b.mT @ found.right).numpy()  # (r, s)
+    to_r = (factors.a.mT @ found.left).numpy()
     maps = (to_a @ to_e, mean_a @ to_e, to_b @ to_r, mean_b @ to_r)
     means = (a @ b.mean(0), b @ a.mean(0), float(a.mean(0) @ b.mean(0))) if center else None
-    return found, maps, means
+    return found, maps, means, float(factors.frobenius_norm() ** 2)
 
 
 def _leading(kernel: KernelLike, most: int, components: int | None) -> KSVD:
@@ -195,16 +195,3 @@ def _nystrom_error(
         total += float((true**2).sum())
     blocks.kernel.count = count
     return float(np.sqrt(wrong / total)) if total > 0 else 0.0, len(rows)
-
-
-def _centred(a: Matrix, b: Matrix, center: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    if center:
-        a, b = a - a.mean(0), b - b.mean(0)
-    return torch.from_numpy(a), torch.from_numpy(b)
-
-
-def _energy(kernel: Matrix, means: Means) -> float:
-    if means is None:
-        return float((kernel**2).sum())
-    row, column, mean = means
-    return float(((kernel - row[:, None] - column[None, :] + mean) ** 2).sum())

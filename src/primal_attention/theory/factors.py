@@ -15,65 +15,54 @@ _CHUNK = 1 << 16  # rows of a tall matrix reduced at a time
 
 
 class Kernel(ABC):
-    """What can be asked of a kernel `K (..., N, M)`, however it is held."""
+    """What can be asked of a kernel `K (..., N, M)`, here answered from the matrix itself."""
 
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, ...]:
-        """`(..., N, M)`."""
-
-    @property
-    @abstractmethod
-    def dtype(self) -> torch.dtype: ...
-
-    @property
-    @abstractmethod
-    def device(self) -> torch.device: ...
-
-    @property
-    @abstractmethod
-    def max_rank(self) -> int:
-        """The number of singular values, an upper bound of the rank."""
-
-    @abstractmethod
-    def svd(self, k: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """`U (..., N, k)`, `sigma (..., k)` descending, `V (..., M, k)`; K = U Sigma V^T.
-
-        All `max_rank` of them when `k` is None.
-        """
-
-    @abstractmethod
-    def singular_values(self, k: int | None = None) -> Tensor:
-        """The `k` largest singular values `(..., k)`, descending."""
-
-    @abstractmethod
-    def gram(self, rows: Index) -> Tensor:
-        """`(K K^T)_{II}` on the rows I: `(..., |I|, |I|)`."""
-
-    @abstractmethod
-    def block_energy(self, rows: Index, columns: Index) -> Tensor:
-        """`sum_{i in I, j in J} K_ij^2`, shaped `(...)`."""
+    shape: tuple[int, ...]  # (..., N, M)
+    dtype: torch.dtype
+    device: torch.device
 
     @abstractmethod
     def dense(self) -> Tensor:
         """K itself, `(..., N, M)`."""
 
-    @abstractmethod
-    def _times(self, columns: Tensor) -> Tensor: ...
+    @property
+    def max_rank(self) -> int:
+        """The number of singular values, an upper bound of the rank."""
+        return min(self.shape[-2:])
 
-    @abstractmethod
-    def _transposed_times(self, columns: Tensor) -> Tensor: ...
+    def svd(self, k: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """`U (..., N, k)`, `sigma (..., k)` descending, `V (..., M, k)`; K = U Sigma V^T.
+
+        All `max_rank` of them when `k` is None.
+        """
+        k = self._count(k)
+        u, sigma, vh = torch.linalg.svd(self.dense(), full_matrices=False)
+        return u[..., :k], sigma[..., :k], vh.mT[..., :k]
+
+    def singular_values(self, k: int | None = None) -> Tensor:
+        """The `k` largest singular values `(..., k)`, descending."""
+        k = self._count(k)
+        sigma: Tensor = torch.linalg.svdvals(self.dense())
+        return sigma[..., :k]
+
+    def gram(self, rows: Index) -> Tensor:
+        """`(K K^T)_{II}` on the rows I: `(..., |I|, |I|)`."""
+        chosen = _rows(self.dense(), rows)
+        return chosen @ chosen.mT
+
+    def block_energy(self, rows: Index, columns: Index) -> Tensor:
+        """`sum_{i in I, j in J} K_ij^2`, shaped `(...)`."""
+        block = _rows(_rows(self.dense(), rows).mT, columns)
+        return block.square().sum(dim=(-2, -1))
 
     def matvec(self, v: Tensor) -> Tensor:
         """`K v` for one vector `(M,)` or for columns `(..., M, k)`."""
-        columns = self._columns(v, self.shape[-1])
-        product = self._times(columns)
+        product = self._times(self._columns(v, self.shape[-1]))
         return product.squeeze(-1) if v.ndim == 1 else product
 
     def rmatvec(self, v: Tensor) -> Tensor:
         """`K^T v` for one vector `(N,)` or for columns `(..., N, k)`."""
-        columns = self._columns(v, self.shape[-2])
-        product = self._transposed_times(columns)
+        product = self._transposed_times(self._columns(v, self.shape[-2]))
         return product.squeeze(-1) if v.ndim == 1 else product
 
     def row_sums(self) -> Tensor:
@@ -110,6 +99,12 @@ class Kernel(ABC):
         total = energy[..., -1:]
         return torch.where(total > 0, energy / torch.where(total > 0, total, 1.0), 1.0)
 
+    def _times(self, columns: Tensor) -> Tensor:
+        return self.dense() @ columns
+
+    def _transposed_times(self, columns: Tensor) -> Tensor:
+        return self.dense().mT @ columns
+
     def _columns(self, v: Tensor, expected: int) -> Tensor:
         columns = v.unsqueeze(-1) if v.ndim == 1 else v
         if columns.ndim < 2 or columns.shape[-2] != expected:
@@ -142,15 +137,16 @@ class KernelFactors(Kernel):
                 "expected (..., N, r) and (..., M, r) with one r"
             )
         try:
-            self._batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+            batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         except RuntimeError:
             raise ValueError(
                 f"the batch dimensions {tuple(a.shape[:-2])} of a and {tuple(b.shape[:-2])} of b "
                 "do not fit; expected the same, or 1"
             ) from None
         dtype = torch.promote_types(a.dtype, b.dtype)
-        self.a = widen(a.to(dtype))
-        self.b = widen(b.to(dtype))
+        self.a, self.b = widen(a.to(dtype)), widen(b.to(dtype))
+        self.shape = (*batch, a.shape[-2], b.shape[-2])
+        self.dtype, self.device = self.a.dtype, a.device
 
     @classmethod
     def from_features(
@@ -171,18 +167,6 @@ class KernelFactors(Kernel):
             )
         r = _triangle(widen(f))
         return cls(widen(phi_q) @ r.mT, widen(phi_k) @ r.mT)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (*self._batch, self.a.shape[-2], self.b.shape[-2])
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.a.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.a.device
 
     @property
     def max_rank(self) -> int:
@@ -229,49 +213,11 @@ class DenseKernel(Kernel):
         if matrix.ndim < 2:
             raise ValueError(f"matrix has shape {tuple(matrix.shape)}; expected (..., N, M)")
         self.matrix = widen(matrix)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.matrix.shape)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.matrix.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.matrix.device
-
-    @property
-    def max_rank(self) -> int:
-        return min(self.matrix.shape[-2:])
-
-    def svd(self, k: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        k = self._count(k)
-        u, sigma, vh = torch.linalg.svd(self.matrix, full_matrices=False)
-        return u[..., :k], sigma[..., :k], vh.mT[..., :k]
-
-    def singular_values(self, k: int | None = None) -> Tensor:
-        k = self._count(k)
-        sigma: Tensor = torch.linalg.svdvals(self.matrix)
-        return sigma[..., :k]
-
-    def gram(self, rows: Index) -> Tensor:
-        chosen = _rows(self.matrix, rows)
-        return chosen @ chosen.mT
-
-    def block_energy(self, rows: Index, columns: Index) -> Tensor:
-        block = _rows(_rows(self.matrix, rows).mT, columns)
-        return block.square().sum(dim=(-2, -1))
+        self.shape, self.dtype = tuple(matrix.shape), self.matrix.dtype
+        self.device = matrix.device
 
     def dense(self) -> Tensor:
         return self.matrix
-
-    def _times(self, columns: Tensor) -> Tensor:
-        return self.matrix @ columns
-
-    def _transposed_times(self, columns: Tensor) -> Tensor:
-        return self.matrix.mT @ columns
 
 
 def _rows(x: Tensor, index: Index) -> Tensor:

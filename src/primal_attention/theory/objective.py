@@ -68,19 +68,16 @@ def objective(
     position contributes 0. `positions="sum"` is the letter of (11) and takes no counts.
     """
     check_positions(positions)
-    if positions == "mean":
-        if count_e is None or count_r is None:
-            raise ValueError(
-                f"count_e is {count_e} and count_r is {count_r}; "
-                'positions="mean" expects both numbers of positions'
-            )
-        half_e: Tensor | float
-        half_r: Tensor | float
-        half_e, half_r = _half_inverse(energy_e, count_e), _half_inverse(energy_r, count_r)
-    elif count_e is not None or count_r is not None:
-        raise ValueError('counts were given; positions="sum" expects none')
-    else:
-        half_e = half_r = 0.5
+    if positions == "sum":
+        if count_e is not None or count_r is not None:
+            raise ValueError('counts were given; positions="sum" expects none')
+        return energy_e * 0.5 + energy_r * 0.5 - trace
+    if count_e is None or count_r is None:
+        raise ValueError(
+            f"count_e is {count_e} and count_r is {count_r}; "
+            'positions="mean" expects both numbers of positions'
+        )
+    half_e, half_r = _half_inverse(energy_e, count_e), _half_inverse(energy_r, count_r)
     return energy_e * half_e + energy_r * half_r - trace
 
 

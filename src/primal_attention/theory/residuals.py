@@ -117,14 +117,10 @@ def _per_position(lam: Tensor, count: Tensor | int) -> Tensor:
     return lam / count.clamp(min=1).unsqueeze(-1)
 
 
-def _norm(x: Tensor) -> Tensor:
-    norm: Tensor = torch.linalg.vector_norm(x, dim=(-2, -1))
-    return norm
-
-
 def _distance(x: Tensor, y: Tensor) -> Tensor:
-    size = _norm(x) + _norm(y)
-    return _norm(x - y) / torch.where(size > 0, size, 1.0)
+    size = torch.linalg.matrix_norm(x) + torch.linalg.matrix_norm(y)
+    distance: Tensor = torch.linalg.matrix_norm(x - y) / torch.where(size > 0, size, 1.0)
+    return distance
 
 
 def _skewness(h: Tensor) -> Tensor:

@@ -129,8 +129,7 @@ def ksvd(
     """
     if method not in ("auto", "dense", "iterative"):
         raise ValueError(f'method is {method!r}; expected "auto", "dense" or "iterative"')
-    if isinstance(kernel, Tensor | np.ndarray):
-        kernel = DenseKernel(_floating(torch.as_tensor(kernel)))
+    kernel = _held(kernel)
     if len(kernel.shape) != 2:
         raise ValueError(f"the kernel has shape {tuple(kernel.shape)}; expected (N, M)")
     most = kernel.max_rank if isinstance(kernel, Kernel) else min(kernel.shape)
@@ -139,6 +138,7 @@ def ksvd(
             f"s is {s}; expected 1 <= s <= {most}, the most singular values that this kernel of "
             f"shape {tuple(kernel.shape)} can have"
         )
+    direct = isinstance(kernel, KernelFactors) or min(kernel.shape) <= max(_DENSE_SIZE, 8 * s)
     if isinstance(kernel, Kernel):
         _check_finite(kernel)
     elif method == "dense":
@@ -147,8 +147,8 @@ def ksvd(
             "KernelFactors or DenseKernel"
         )
     if isinstance(kernel, Kernel) and method == "dense":
-        left, sigma, right = DenseKernel(kernel.dense()).svd(s)
-    elif isinstance(kernel, Kernel) and method == "auto" and _direct(kernel, s):
+        left, sigma, right = Kernel.svd(kernel, s)
+    elif isinstance(kernel, Kernel) and method == "auto" and direct:
         left, sigma, right = kernel.svd(s)
     else:
         products = _products(kernel)
@@ -159,15 +159,14 @@ def ksvd(
     return KSVD(left=left * sign, right=right * sign, sigma=sigma)
 
 
-def _direct(kernel: Kernel, s: int) -> bool:
-    smaller = min(kernel.shape)
-    return isinstance(kernel, KernelFactors) or smaller <= max(_DENSE_SIZE, 8 * s)
-
-
-def _floating(matrix: Tensor) -> Tensor:
+def _held(kernel: KernelLike) -> Kernel | LinearOperator:
+    """A matrix as a kernel, everything else as it is."""
+    if not isinstance(kernel, Tensor | np.ndarray):
+        return kernel
+    matrix = torch.as_tensor(kernel)
     if matrix.is_complex():
         raise ValueError(f"the kernel has dtype {matrix.dtype}; expected a real one")
-    return matrix if matrix.is_floating_point() else matrix.double()
+    return DenseKernel(matrix if matrix.is_floating_point() else matrix.double())
 
 
 def _check_finite(kernel: Kernel) -> None:
@@ -178,10 +177,9 @@ def _check_finite(kernel: Kernel) -> None:
 
 
 def _products(kernel: KernelLike) -> Products:
-    if isinstance(kernel, Tensor | np.ndarray):
-        kernel = DenseKernel(_floating(torch.as_tensor(kernel)))
+    kernel = _held(kernel)
+    n, m = kernel.shape
     if isinstance(kernel, Kernel):
-        n, m = kernel.shape
         return Products(kernel.matvec, kernel.rmatvec, (n, m), kernel.dtype, kernel.device)
     given = getattr(kernel, "dtype", None)
     dtype = given if isinstance(given, torch.dtype) else torch.float64
@@ -201,5 +199,4 @@ def _products(kernel: KernelLike) -> Products:
 
         return apply
 
-    n, m = kernel.shape
     return Products(by_column(kernel.matvec), by_column(kernel.rmatvec), (n, m), dtype, device)

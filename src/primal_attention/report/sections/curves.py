@@ -39,7 +39,11 @@ def _task(entries: list[Entry], title: str, sources: Sources) -> str:
             said.append(f"No {name}: no primal layer was trained with η > 0.")
     measure = entries[0].measure
     epochs, series = run_series([(entry, run, run.values) for entry, run in runs])
-    marks = [_mark(entry.key, run) for entry, run in runs if run.chosen in run.values]
+    marks = []
+    for entry, run in runs:
+        if (value := run.values.get(run.chosen)) is not None:
+            words = f"seed {run.seed}: epoch {run.chosen}, {run.measure.text(value)}"
+            marks.append(Mark(run.chosen, value, entry.key, words))
     chart = lines(epochs, series, x_name="epoch", y_name=measure.axis, log_y=False, marks=marks)
     sets = " / ".join(dict.fromkeys(run.judged for _, run in runs))
     figures.append(
@@ -63,9 +67,3 @@ def run_series(curves: list[tuple[Entry, Trained, Curve]]) -> tuple[list[int], l
         if curve:
             series.append(Series(name, entry.key, [curve.get(place) for place in places]))
     return places, series
-
-
-def _mark(key: int, run: Trained) -> Mark:
-    value = run.values[run.chosen]
-    words = f"seed {run.seed}: epoch {run.chosen}, {run.measure.text(value)}"
-    return Mark(run.chosen, value, key, words)

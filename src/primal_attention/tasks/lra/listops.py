@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median_low
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -104,7 +104,9 @@ def depth(tokens: Expression) -> int:
 
 def value(tokens: Expression) -> int:
     """What an expression is worth, by a stack: the truth that labels are checked against."""
-    apply: tuple[Callable[[list[int]], int], ...] = (min, max, _median, lambda args: sum(args) % 10)
+    apply: tuple[Callable[[list[int]], int], ...] = (
+        min, max, lambda args: int(median(args)), lambda args: sum(args) % 10,
+    )  # fmt: skip
     stack: list[Any] = [(None, [])]
     for token in tokens.tolist():
         if token < CLOSE:
@@ -116,12 +118,6 @@ def value(tokens: Expression) -> int:
             stack[-1][1].append(token - FIRST_DIGIT)
     found: int = stack[0][1][0]
     return found
-
-
-def _median(arguments: list[int]) -> int:
-    """The middle, or between the two middle ones the mean, rounded down."""
-    ordered = sorted(arguments)
-    return (median_low(ordered) + ordered[len(ordered) // 2]) // 2
 
 
 def _steps(tokens: Expression) -> npt.NDArray[np.int8]:

@@ -94,7 +94,6 @@ def _two_snakes(rng: np.random.Generator) -> tuple[Canvas, Canvas, list[_Snake]]
     first = _seed(_middle, rng)
     if first is None:
         return None
-    second = None
     for _ in range(PADDLE_TRIALS):
         angle = math.radians(rng.integers(360))
         y = round(first.start[0] + SEED_DISTANCE * math.sin(angle))
@@ -102,9 +101,10 @@ def _two_snakes(rng: np.random.Generator) -> tuple[Canvas, Canvas, list[_Snake]]
         second = _begin((y, x), math.radians(rng.integers(-180, 180)))
         if second is not None:
             break
-    if second is None:
+    else:
         return None
-    mask = _framed().copy()
+    mask = _within().copy()
+    inner(mask)[BORDER:-BORDER, BORDER:-BORDER] = 0.0  # only the border is taken
     snakes = [first, second]
     for _ in range(CONTOUR - 1):
         for snake in snakes:
@@ -228,14 +228,6 @@ def _within() -> Canvas:
     flags = np.zeros((WIDTH, WIDTH))
     inner(flags)[:] = 1.0
     return flags
-
-
-@cache
-def _framed() -> Canvas:
-    """The mask of an empty picture: only its border is taken."""
-    mask = _within().copy()
-    inner(mask)[BORDER:-BORDER, BORDER:-BORDER] = 0.0
-    return mask
 
 
 @cache
