@@ -192,7 +192,7 @@ class EngineConfig:
                 raise ValueError(f"options[{name!r}] is {options!r}; expected options by name")
             known = attention_info(name).options.keys() - OPTIONS_OF_THE_MODEL
             if name == "primal":  # they have settings of their own
-                known -= {"weights", "feature_map", "rank", "rank_multi", "anchor_rule"}
+                known -= {"weights", "rank", "rank_multi", "anchor_rule"}
             for option in options:
                 if option not in known:
                     what = f"option of attention {name!r}:"

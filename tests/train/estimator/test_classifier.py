@@ -323,7 +323,7 @@ def test_wrong_labels(y, message):
         ({"options": {"features": 8}}, "options has 'features': 8; expected such as"),
         ({"options": {"performer.features": 8}}, "a key of options is 'performer'"),
         ({"options": {"primal.feature_maps": "exp"}}, "did you mean 'feature_map'"),
-        ({"options": {"primal": {"feature_map": "sine"}}}, "feature map 'sine' is unknown"),
+        ({"options": {"primal": {"feature_map": "sine"}}}, "unknown feature map 'sine'"),
     ],
 )
 def test_wrong_parameters_are_told_in_fit(changes, message):
