@@ -14,16 +14,14 @@ _COMMON: dict[str, Any] = {
     "weight_decay": 0.05,
     "schedule": "cosine",
     "validation_fraction": 0.1,
-    "weights": "tied",
+    "weights": "data",
+    "anchor_rule": "sample",
+    "rank_multi": 10,
     "eta": 0.05,
 }
 # Touvron et al., 2021. Its average of the weights forgets over 25,000 steps; ImageNet-100 has a
 # tenth of the images and of the steps, so here it is over 2,500.
 _DEIT: dict[str, Any] = {
-    "weights": "data",
-    "feature_map": "cosine",
-    "anchor_rule": "sample",
-    "rank_multi": 10,
     "lr": 1e-3,
     "batch_size": 1024,
     "epochs": 300,

@@ -31,9 +31,8 @@ PLANS: Mapping[str, Plan] = {
 
 
 def recipes(name: str) -> dict[str, dict[str, Any]]:
-    """The recipes of a task by name. "default" is the paper's, with batches of similar length, the
-    usual rank and eta, and weights that see every position; in "paper" a batch is any cases, and
-    rank and eta are `tuned`."""
+    """The recipes of a task by name. "default" is the paper's, with batches of similar length and
+    the usual rank and eta; in "paper" a batch is any cases, and rank and eta are `tuned`."""
     plan = PLANS[name]
     paper = {
         "width": 64,
@@ -60,5 +59,4 @@ def recipes(name: str) -> dict[str, dict[str, Any]]:
         "anchor_rule": "sample",
         "rank_multi": 10,
     }
-    default = {"batching": "bucket", "weights": "tied", "rank": 16}
-    return {"default": paper | default, "paper": paper}
+    return {"default": paper | {"batching": "bucket"}, "paper": paper}

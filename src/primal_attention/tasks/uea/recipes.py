@@ -35,9 +35,7 @@ _FEW_ANCHORS = (
 
 def recipes(name: str) -> dict[str, dict[str, Any]]:
     """The recipes of a set by name; "paper" for the paper's ten sets only."""
-    found: dict[str, dict[str, Any]] = {
-        "default": {"weights": "tied", "rank": 8}  # half the width of a head
-    }
+    found: dict[str, dict[str, Any]] = {"default": {}}
     if name in TUNED:
         found["paper"] = {
             "width": 512,
