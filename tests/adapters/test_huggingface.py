@@ -41,9 +41,7 @@ def test_plan_and_defaults(hugging_face, name):
     assert len(found.rows) == layers
     (row,) = found.changes
     assert row is found.rows[-1]
-    rotary = name in ("llama", "qwen2", "qwen3")
-    usual = "tied" if rotary else "free" if causal else "data"
-    assert (row.settings["weights"], row.settings["causal"]) == (usual, causal)
+    assert (row.settings["weights"], row.settings["causal"]) == ("tied", causal)
     before = sum(p.numel() for p in model.parameters())
     convert_(model, found)
     after = sum(p.numel() for p in model.parameters())
@@ -77,7 +75,7 @@ def test_distillation_with_padding(hugging_face, name):
 
 def test_ksvd_start(hugging_face):
     model, batch, _, _, _, _ = hugging_face("vit")
-    convert_(model, rank=3)
+    convert_(model, rank=3, weights="data")
     old = converted_layers(model)[0].primal.w_e.detach().clone()
     init_ksvd_(model, batch)
     assert not torch.equal(converted_layers(model)[0].primal.w_e, old)

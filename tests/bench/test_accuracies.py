@@ -68,12 +68,12 @@ def test_layers_with_attentions_of_their_own(results, tmp_path):
     write_run(tmp_path / "mixed", 0.5, attention=("softmax", "primal"))
     found = read_accuracies([tmp_path])
     assert found == {"softmax+primal:data": 50.0}
-    results.candidates += ("softmax+primal",)
-    assert match_accuracies(results, found) == {"softmax+primal": 50.0}
+    results.candidates += ("softmax+primal:data",)
+    assert match_accuracies(results, found) == {"softmax+primal:data": 50.0}
 
 
-def test_primal_is_primal_data(results):
-    assert match_accuracies(results, {"primal:data": 90.0, "primal:free": 80.0}) == {"primal": 90.0}
+def test_primal_is_primal_tied(results):
+    assert match_accuracies(results, {"primal:tied": 90.0, "primal:free": 80.0}) == {"primal": 90.0}
     assert match_accuracies(results, {"floor": 1.0}) == {"floor": 1.0}
     with pytest.raises(ValueError, match="did you mean 'softmax'"):
         match_accuracies(results, {"sofmax": 1.0})

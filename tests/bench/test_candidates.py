@@ -89,10 +89,9 @@ def test_rank_goes_to_those_that_have_one_and_gives_way():
     assert parse_candidate("softmax").build(SMALL, 100).embed_dim == 16
 
 
-def test_primal_alone_has_data_weights_and_no_more_anchors_than_positions():
-    layer = parse_candidate("primal").build(SMALL, 30)
-    assert layer.weights == "data"
-    assert layer.anchors == 30
+def test_primal_alone_is_the_usual_kind_and_data_has_no_more_anchors_than_positions():
+    assert parse_candidate("primal").build(SMALL, 30).weights == "tied"
+    assert parse_candidate("primal:data").build(SMALL, 30).anchors == 30
 
 
 def test_the_dtype_is_that_of_the_settings():

@@ -48,9 +48,10 @@ def test_json_is_the_model(run):
     assert found["attentions"][2]["costs"][0] == (
         layer_cost("performer", 1000, **options, **sizes).to_dict()
     )
-    assert first["costs"][1] == layer_cost("primal", 4000, **sizes).to_dict()
-    assert first["cheaper_from"] == crossing("primal", **sizes)
-    assert first["fits"]["training"] == largest_length("primal", 2 << 30, training=True, **sizes)
+    data = sizes | {"options": {"weights": "data"}}
+    assert first["costs"][1] == layer_cost("primal", 4000, **data).to_dict()
+    assert first["cheaper_from"] == crossing("primal", **data)
+    assert first["fits"]["training"] == largest_length("primal", 2 << 30, training=True, **data)
 
 
 SMALL = ("--measure", "--width", "8", "--heads", "2", "--rank", "2", "--lengths", "16,32")

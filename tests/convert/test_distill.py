@@ -127,7 +127,7 @@ def test_ksvd_start_of_cross_attention(x, weights, batch_first):
 def test_refusals(encoder, x, tmp_path):
     with pytest.raises(ValueError, match="no converted layer"):
         distill_(encoder, [x])
-    convert_(encoder, rank=9)
+    convert_(encoder, rank=9, weights="data")
     with pytest.raises(ValueError, match="batches is empty"):
         distill_(encoder, [])
     with pytest.raises(ValueError, match="steps is -1"):

@@ -123,7 +123,7 @@ def test_shared_parameters(tmp_path, weights):
         attention = nn.MultiheadAttention(16, 2, batch_first=True)
         return nn.ModuleDict({"a": attention, "b": nn.ModuleList([attention])})
 
-    model = convert_(build(), rank=4)
+    model = convert_(build(), rank=4, weights="data")
     save(model, tmp_path, weights=weights)
     loaded = load(tmp_path, base=build())
     assert loaded["a"] is loaded["b"][0]

@@ -30,7 +30,9 @@ def test_options_belong_to_names(make_model):
 
 @pytest.mark.parametrize(("multi", "anchors"), [(10, 9), (1, 5)])
 def test_no_more_anchors_than_positions(make_model, multi, anchors):
-    model = make_model(attention_options={"primal": {"rank": 5, "rank_multi": multi}})
+    model = make_model(
+        attention_options={"primal": {"rank": 5, "weights": "data", "rank_multi": multi}}
+    )
     assert {layer.attention.anchors for layer in model.encoder.layers} == {anchors}
 
 
@@ -40,10 +42,10 @@ def test_options_are_not_changed(make_model):
     assert options == {"primal": {"rank": 2}}
 
 
-def test_the_default_is_the_papers_encoder():
+def test_with_data_weights_the_default_is_the_papers_encoder():
     model = SequenceClassifier(
-        classes=9, channels=12, max_length=29, attention_options={"primal": {"rank": 40}},
-        head="flatten", device="meta",
+        classes=9, channels=12, max_length=29, head="flatten", device="meta",
+        attention_options={"primal": {"rank": 40, "weights": "data"}},
     )  # fmt: skip
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
     assert shapes["embedding.weight"] == (512, 12)

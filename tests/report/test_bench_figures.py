@@ -64,7 +64,7 @@ def test_nothing_measured_is_an_error(folder):
 
 
 def test_bubbles(folder):
-    accuracies = {"softmax": 98.0, "primal": 97.0, "primal:tied": 98.5}
+    accuracies = {"softmax": 98.0, "primal:data": 97.0, "primal:tied": 98.5}
     png, svg = bubbles(folder, accuracies)
     assert (png, svg) == (folder / "bubbles.png", folder / "bubbles.svg")
     text = words(svg)

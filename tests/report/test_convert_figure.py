@@ -19,7 +19,7 @@ def test_picture(tmp_path):
     for words in (
         "softmax",
         "primal already",
-        "primal data, s = 3",
+        "primal tied, s = 3",
         "1 of 3",
         "layers.2.self_attn",
     ):

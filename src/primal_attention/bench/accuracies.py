@@ -29,7 +29,7 @@ def read_accuracies(sources: Iterable[Path | str]) -> dict[str, float]:
 
 
 def match_accuracies(results: Results, accuracies: dict[str, float]) -> dict[str, float]:
-    """The accuracies of the candidates that were measured; `primal` and `primal:data` are one."""
+    """The accuracies of the candidates that were measured; `primal` and `primal:tied` are one."""
     known = {_canonical(name): value for name, value in accuracies.items()}
     texts = {text: _canonical(text) for text in results.candidates}
     return {text: known[key] for text, key in texts.items() if key in known}
