@@ -30,9 +30,10 @@ struct Within {
     for (int64_t i = 0; positive && i < panels; i++)
       add_channels(kernel.panel(i), (i + 1) * PANEL, found.panel(i) + rank * PANEL);
     turn_block(dual, rank, panels, by_position, stride);
-    // a later NaN must not reach earlier positions as 0 * NaN; later ones get it from the kernel
+    // a later NaN or infinity must not reach earlier positions as 0 * NaN or 0 * inf; later ones
+    // get it from the kernel
     for (int64_t i = 0; i < panels * PANEL * stride; i++)
-      if (by_position[i] != by_position[i]) by_position[i] = 0.0f;
+      if (!(by_position[i] - by_position[i] == 0.0f)) by_position[i] = 0.0f;
     for (int64_t i = 0; i < panels; i++)
       project_columns<Start::sum>(by_position, stride, rank, (i + 1) * PANEL,
                                   {kernel.panel(i), 0}, {found.panel(i), 0}, 1);
