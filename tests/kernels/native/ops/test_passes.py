@@ -80,11 +80,11 @@ def run(layer, x, ignore=None):
     return dict(zip(names, [out.detach(), loss.detach(), *gradients], strict=True))
 
 
-def assert_same(found, expected, tolerance=2e-5):
+def assert_same(found, expected, tolerance=2e-5, least=1e-5):
     for name, value in expected.items():
         size = value.abs().max().item()
         assert_close(
-            found[name].double(), value, rtol=0, atol=tolerance * size + 1e-5,
+            found[name].double(), value, rtol=0, atol=tolerance * size + least,
             msg=lambda text, name=name: f"{name}: {text}",
         )  # fmt: skip
 
@@ -128,7 +128,8 @@ def test_equals_the_plain_operations(
     expected = run(plain(layer), x, ignore)
     found = run(layer, x, ignore)
     expected.pop("loss"), found.pop("loss")  # a square of differences: tested by its gradients
-    assert_same(found, expected, 1e-4)
+    # the cosine of one channel is a sign: its gradient, zero, is rounding errors divided by |z|
+    assert_same(found, expected, 1e-4, least=1e-3 if head_dim == 1 else 1e-5)
     if ignore is not None:
         assert not found["out"][ignore].any()
         assert not found["x"][ignore].any()
