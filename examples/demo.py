@@ -51,7 +51,7 @@ def main() -> int:
     print(f"\nPicture of all three    {picture}")
     print(f"A folder for each run   {out}/<model>: settings, metrics, weights, curves.png")
     print("\nWhat to try next")
-    print(f"  primal train {TASK} --attention primal --rank 30 --eta 0.5 --seeds 0-4")
+    print(f"  primal train {TASK} --attention primal --rank 8 --eta 0.5 --seeds 0-4")
     print("  primal train uea/BasicMotions          another set that comes with the package")
     print("  primal data                            the sets of the paper and how to get them")
     print("  python examples/long_sequence.py       100,000 positions: time, memory, spectrum")
