@@ -35,7 +35,7 @@ def ksvd_loss(
     if reduction not in ("mean", "sum"):
         raise ValueError(f'reduction is {reduction!r}; expected "mean" or "sum"')
     check_positions(positions)
-    modules = [(m, getattr(m, "ledger", None)) for m in model.modules()]
+    modules = [(m, vars(m).get("ledger")) for m in model.modules()]
     layers = [(m, ledger) for m, ledger in modules if isinstance(ledger, Ledger)]
     if not layers:
         raise ValueError(f"{type(model).__name__} contains no primal attention layer")

@@ -123,6 +123,16 @@ static void turn(const float* from, int64_t from_stride, int64_t rows, int64_t c
     }
 }
 
+// The same for any number of columns: nothing beyond them is read or written.
+static void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns,
+                      float* to, int64_t to_stride) {
+  int64_t whole_rows = rows / WIDTH * WIDTH, whole_columns = columns / WIDTH * WIDTH;
+  turn(from, from_stride, whole_rows, whole_columns, to, to_stride);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t k = i < whole_rows ? whole_columns : 0; k < columns; k++)
+      to[k * to_stride + i] = from[i * from_stride + k];
+}
+
 // -- rows = block^T matrix -------------------------------------------------------------------------
 
 constexpr int64_t INNER = 128;  // so many rows of a panel of columns stay in the first cache
