@@ -17,6 +17,7 @@ struct Block {
   int64_t stride;  // from a panel to the next
 
   Block rows_from(int64_t row) const { return {data + row * PANEL, stride}; }
+  Block panels_from(int64_t i) const { return {data + i * stride, stride}; }
   float* panel(int64_t i) const { return data + i * stride; }
   float* at(int64_t row, int64_t position) const {
     return panel(position / PANEL) + row * PANEL + position % PANEL;
