@@ -262,11 +262,12 @@ class Loop:
 
     def _choose(self, found: Found) -> None:
         """Keep the epoch if it is better than those before."""
-        numbers = {name: found.metrics[name] for name in self.objective.kept}
+        kept = {name: found.metrics[name] for name in self.objective.kept}
+        numbers = {"epoch": self.progress.epoch, **kept}
         best, rank = self.progress.best, self.objective.rank
         if best is not None and rank(numbers) <= rank(best):
             return
-        self.progress.best = {"epoch": self.progress.epoch, **numbers}
+        self.progress.best = numbers
         for name, tensor in self.weights().items():
             if name in self.best_weights:
                 self.best_weights[name].copy_(tensor)

@@ -28,7 +28,9 @@ class RunConfig(EngineConfig):
     """The settings of one run.
 
     protocol "holdout" selects the epoch on a validation split of the training set and uses the test
-    set once; "paper" reports the best test epoch. Longer sequences are cut to `max_length`, or to
+    set once, or with `keep="last"` takes the last epoch, whatever the split says; "paper" reports
+    the best test epoch. `model="net"`, for time series, is a `SeriesNet`: convolutions before
+    attention. Longer sequences are cut to `max_length`, or to
     the longest of the training set. A batch of "random" cases is as long as its longest; batching
     "bucket" takes cases of similar length, "fixed" (tokens) pads every batch to the greatest
     length. `augment` and `mixup` (the parameter of its beta distribution, 0 = off) change images
@@ -38,6 +40,8 @@ class RunConfig(EngineConfig):
     CHOICES: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **EngineConfig.CHOICES,
         "protocol": ("holdout", "paper"),
+        "model": ("transformer", "net"),
+        "keep": ("best", "last"),
         "anchor_rule": ("sample", "mean"),
         "norm": ("post", "pre"),
         "positions": ("learned", "sinusoidal", "none"),
@@ -58,7 +62,7 @@ class RunConfig(EngineConfig):
         ),
     }
 
-    recipe: str = aside("default", "Settings to start from: default or paper.")
+    recipe: str = aside("default", "Settings to start from: default, transformer or paper.")
     protocol: str = aside(
         "holdout",
         "holdout: choose the epoch on a validation split, use the test set once. "
@@ -72,6 +76,9 @@ class RunConfig(EngineConfig):
         "sample", "How anchors are taken from a sequence: sample or mean."
     )
 
+    model: str = of_model(
+        "transformer", "transformer, or net: convolutions before attention, for time series."
+    )
     norm: str = of_model("post", "Layer norm after (post) or before (pre) each part of a layer.")
     positions: str = of_model("learned", "learned, sinusoidal or none.")
     head: str = of_model(
@@ -90,6 +97,9 @@ class RunConfig(EngineConfig):
     label_smoothing: float = of_training(0.0, "Share of the target spread over all classes.")
     augment: str = of_training("none", "Random changes of images: none, light or deit.")
     mixup: float = of_training(0.0, "Mix images: parameter of the beta distribution, 0 = off.")
+    keep: str = of_training(
+        "best", "The weights that count: of the best epoch, or the last (protocol holdout)."
+    )
     validation_fraction: float = of_training(
         0.2, "Part of the training set held out (protocol holdout)."
     )

@@ -1,11 +1,13 @@
-"""How to train on a set: our compact default, and the settings of the paper."""
+"""How to train on a set: the net, a compact Transformer, and the settings of the paper."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ..net import net_settings
 from ..recipes import Column
+from .archive import ARCHIVE
 
 
 class Tuned(NamedTuple):
@@ -35,7 +37,7 @@ _FEW_ANCHORS = (
 
 def recipes(name: str) -> dict[str, dict[str, Any]]:
     """The recipes of a set by name; "paper" for the paper's ten sets only."""
-    found: dict[str, dict[str, Any]] = {"default": {}}
+    found = {"default": net_settings(ARCHIVE[name].cases[0]), "transformer": {}}
     if name in TUNED:
         found["paper"] = {
             "width": 512,
