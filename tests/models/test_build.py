@@ -22,7 +22,7 @@ def test_the_transformer_is_what_settings_without_a_model_mean():
 @pytest.mark.parametrize(
     ("changes", "shape", "message"),
     [
-        ({}, {"classes": 3, "vocabulary": 9, "max_length": 20}, "model is 'net', which is for time"),
+        ({}, {"classes": 3, "vocabulary": 9, "max_length": 20}, "model is 'net', which is for "),
         ({"norm": "post"}, SHAPE, "norm is 'post'; expected 'pre' in the net"),
         ({"head": "flatten"}, SHAPE, "head is 'flatten'; expected 'mean' in the net"),
     ],

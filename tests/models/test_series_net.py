@@ -32,7 +32,8 @@ def batch(lengths, longest=None, dtype=torch.float64):
     "attention", [("primal", "softmax"), ("none",), ("linear", "flow")], ids="+".join
 )
 @pytest.mark.parametrize(
-    ("max_length", "lengths"), [(200, [200, 133, 64, 5, 1]), (50, [50, 37, 1]), (900, [900, 401, 2])]
+    ("max_length", "lengths"),
+    [(200, [200, 133, 64, 5, 1]), (50, [50, 37, 1]), (900, [900, 401, 2])],
 )
 @torch.no_grad()
 def test_alone_and_padded(attention, max_length, lengths):

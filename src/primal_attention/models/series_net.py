@@ -1,9 +1,9 @@
 """A small net for time series: convolutions find shapes, attention relates them.
 
 mean of every few positions, so that at most POSITIONS are left; above CHANNELS a linear layer, so
-that CHANNELS are left -> convolutions of 3, 9 and 21 taps -> batch norm -> GELU -> mean of every few
-positions, so that at most TOKENS are left -> residual dilated convolutions -> learned positions ->
-pre-norm attention layers -> mean -> dropout -> linear.
+that CHANNELS are left -> convolutions of 3, 9 and 21 taps -> batch norm -> GELU -> mean of every
+few positions, so that at most TOKENS are left -> residual dilated convolutions -> learned positions
+-> pre-norm attention layers -> mean -> dropout -> linear.
 """
 
 from __future__ import annotations
