@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
-
 from .classifier import SequenceClassifier
 from .series_net import SeriesNet
 
 NET = {"norm": "pre", "positions": "learned", "head": "mean", "activation": "gelu"}
 
 
-def build_model(settings: Any, **shape: Any) -> nn.Module:
+def build_model(settings: Any, **shape: Any) -> SequenceClassifier | SeriesNet:
     """A classifier with random weights. `settings` has the fields of a run's configuration; the
     shape is that of the data: classes, max_length, and channels or vocabulary (and pairs)."""
     common: dict[str, Any] = {
