@@ -306,7 +306,7 @@ def test_unknown_conventions(bad, make_encoder, randn):
     model(randn(1, 4, 8))
     ((name, value),) = bad.items()
     with pytest.raises(ValueError, match=f'{name} is \'{value}\'; expected "mean" or "sum"'):
-        pa.pa.ksvd_loss(model, **bad)
+        pa.ksvd_loss(model, **bad)
 
 
 def test_square_of_the_batch_mean():
