@@ -6,8 +6,13 @@ from typing import Any
 
 from .classifier import SequenceClassifier
 from .series_net import SeriesNet
+from .starts import start_as
 
-NET = {"norm": "pre", "positions": "learned", "head": "mean", "activation": "gelu"}
+# what the net is, where a Transformer has a choice
+NET = {
+    "norm": "pre", "positions": "learned", "head": "mean", "activation": "gelu",
+    "padding": "ignored", "pooled": "valid",
+}  # fmt: skip
 
 
 def build_model(settings: Any, **shape: Any) -> SequenceClassifier | SeriesNet:
@@ -22,16 +27,27 @@ def build_model(settings: Any, **shape: Any) -> SequenceClassifier | SeriesNet:
         "dropout": settings.dropout,
         **shape,
     }
+    model: SequenceClassifier | SeriesNet
     if settings.model == "net":
         _check_net(settings, shape)
-        return SeriesNet(**common)
-    return SequenceClassifier(
-        norm=settings.norm,
-        activation=settings.activation,
-        positions=settings.positions,
-        head=settings.head,
-        **common,
+        model = SeriesNet(**common)
+    else:
+        model = SequenceClassifier(
+            norm=settings.norm,
+            activation=settings.activation,
+            positions=settings.positions,
+            head=settings.head,
+            padding=settings.padding,
+            pooled=settings.pooled,
+            **common,
+        )
+    start_as(
+        model,
+        projections=settings.projection_start,
+        directions=settings.direction_start,
+        tokens=settings.token_start,
     )
+    return model
 
 
 def _check_net(settings: Any, shape: dict[str, Any]) -> None:
