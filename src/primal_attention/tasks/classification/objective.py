@@ -107,6 +107,12 @@ class Classification(Objective[RunConfig, Batch]):
             f"{self.split} {percent(found.accuracy)}",
         )
 
+    def may_choose(self, epoch: int) -> bool:
+        if self.config.selection_epochs == "every":
+            return True
+        # The published code looks at epoch 0 too, before any step, which is never the best.
+        return epoch == 1 or epoch % 2 == 0 or epoch == self.config.epochs
+
     def rank(self, numbers: Mapping[str, float]) -> tuple[float, ...]:
         return numbers["accuracy"], -numbers["loss"]
 
