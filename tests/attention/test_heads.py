@@ -6,7 +6,7 @@ import torch
 import primal_attention as pa
 from primal_attention.attention.heads import HeadsAttention
 
-NAMES = sorted(set(pa.available_attentions()) - {"primal", "linformer"})
+NAMES = sorted(set(pa.available_attentions()) - {"primal", "linformer", "lka"})
 CAUSAL = [name for name in NAMES if pa.attention_info(name).causal]
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..kernels.dropped_softmax import softmax_attention
+from ..theory.precision import widen
 from .base import Attention, Streaming
 from .cost import Terms
 from .factored import FactoredAttention
@@ -15,6 +17,7 @@ from .linear import LinearAttention
 from .linformer import LinformerAttention
 from .projected import MixingAttention, hide
 from .softmax import SoftmaxAttention, SoftmaxState
+from .yoso import YosoAttention
 
 
 class HeadsAttention(nn.Module):
@@ -75,9 +78,12 @@ class HeadsAttention(nn.Module):
             start = layer._start(len(query), self.head_dim) if state is None else state
             heads: tuple[Tensor, Any] = layer._advance(query, key, value, ignore, start)
             return heads
-        if layer.has_cross or layer.parts != 2:  # else the queries are the keys
-            return layer._mix(query, key, value, ignore), state
-        return layer._mix(key, key, value, ignore), state
+        if layer.parts == 2:  # the keys are the queries
+            query = key
+        mixed = layer._mix(query, key, value, ignore)
+        if isinstance(layer, YosoAttention):
+            mixed = F.normalize(widen(mixed), dim=-1).to(mixed.dtype)
+        return mixed, state
 
     def cost(self, length: int, batch: int = 1) -> Terms:
         """What one call costs, as if the heads were projected from their own width."""
