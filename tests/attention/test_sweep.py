@@ -32,6 +32,7 @@ class Variant:
 VARIANTS: dict[str, list[Variant]] = {
     "cosformer": [Variant(refuses_causal=True), Variant({"max_length": 80})],
     "performer": [Variant({"features": 7})],
+    "lka": [Variant(), Variant({"deformable": True, "kernel": 3, "large": 3})],
     "longformer": [Variant({"window": 5}), Variant({"window": 5, "global_tokens": 2})],
     "reformer": [Variant({"bucket_size": 3, "hashes": 4})],
     "linformer": [
@@ -559,6 +560,8 @@ def serves_every_length(case: Case) -> bool:
     """Causal tied layers do too, if the batch is dynamic as well: see tests/deployment."""
     if case.name == "primal":
         return not (case.causal and case.options["weights"] == "tied")
+    if case.name == "lka":
+        return not case.options.get("deformable")  # which does too, in a graph that takes its time
     return case.name in ("softmax", "soft") or case.options.get("residual_width", 0) is None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,11 +13,16 @@ from torch import Tensor
 from .entry import Entry
 from .objective import Positions
 
+Square = Literal["sample", "batch"]  # what is squared: J of each sample, or their mean
 
-def sum_of_squares(layers: Sequence[Entry], positions: Positions, share: float) -> Tensor:
-    """`share * sum_l mean_b J_l^2`, a scalar. An entry holds all samples of one layer."""
-    if not _few_operations_serve(layers):
-        return plain_sum_of_squares(layers, positions, share)
+
+def sum_of_squares(
+    layers: Sequence[Entry], positions: Positions, share: float, square: Square = "sample"
+) -> Tensor:
+    """`share * sum_l mean_b J_l^2`, or of the batch `share * sum_l (mean_b J_l)^2`, a scalar. An
+    entry holds all samples of one layer."""
+    if square == "batch" or not _few_operations_serve(layers):
+        return plain_sum_of_squares(layers, positions, share, square)
     squares = [entry.square for entry in layers if entry.square is not None]
     if positions == "mean" and len(squares) == len(layers):  # the passes made them already
         whole = squares[0] if len(squares) == 1 else torch.stack(squares).sum()
@@ -40,16 +45,20 @@ def _few_operations_serve(layers: Sequence[Entry]) -> bool:
 # -- plainly: the truth of the closed form ---------------------------------------------------------
 
 
-def plain_sum_of_squares(layers: Sequence[Entry], positions: Positions, share: float) -> Tensor:
+def plain_sum_of_squares(
+    layers: Sequence[Entry], positions: Positions, share: float, square: Square = "sample"
+) -> Tensor:
     """The same in differentiable operations."""
-    losses = [_layer_loss(entry, positions) for entry in layers]
+    losses = [_layer_loss(entry, positions, square) for entry in layers]
     return share * torch.stack([loss.to(losses[0].device) for loss in losses]).sum()
 
 
-def _layer_loss(entry: Entry, positions: Positions) -> Tensor:
-    """The mean over samples of the squared mean over heads of J."""
-    squares, present = entry.objectives(positions).mean(-1).square(), entry.present()
-    return torch.where(present, squares, 0.0).sum() / present.sum().clamp(min=1)
+def _layer_loss(entry: Entry, positions: Positions, square: Square) -> Tensor:
+    """The mean over samples of the squared mean over heads of J, or the square of the mean."""
+    j, present = entry.objectives(positions).mean(-1), entry.present()
+    values = j.square() if square == "sample" else j
+    mean = torch.where(present, values, 0.0).sum() / present.sum().clamp(min=1)
+    return mean if square == "sample" else mean.square()
 
 
 # -- in few operations -----------------------------------------------------------------------------

@@ -92,7 +92,7 @@ class PrimalAttention(PrimalParameters, DualView):
         anchors: number of rows in F_X, of data-dependent weights; None takes rank * rank_multi.
         rank_multi: anchors for each direction, where `anchors` is None.
         anchor_rule: "sample" takes evenly spaced valid rows as anchors, "mean" the means of equal
-            segments.
+            segments; "paper" rounds the places of "sample" down, as the published code does.
         feature_map: phi; "cosine", "elu", "softmax", "exp", "exp-orthogonal", or a `FeatureMap`.
         dropout: probability that a score of [e; r] is dropped in training; the objective sees all.
     """
@@ -204,9 +204,9 @@ class PrimalAttention(PrimalParameters, DualView):
             return every
         if self.anchors is None:
             return 0
-        return (
-            every if self.anchor_rule == "mean" else min(every, sampled_count(length, self.anchors))
-        )
+        if self.anchor_rule == "mean":
+            return every
+        return min(every, sampled_count(length, self.anchors, self.anchor_rule))
 
     # -- equation (9) ----------------------------------------------------------------------------
 

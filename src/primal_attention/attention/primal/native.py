@@ -60,7 +60,7 @@ def attend_native(
         if state is not None:
             x, sums, seen = running_mean(x, ignore, state.sums, state.seen)
             state = PrimalState(sums, seen, None)
-        elif layer.anchors and (layer.anchor_rule == "mean" or x.dtype != torch.float32):
+        elif layer.anchors and (layer.anchor_rule != "sample" or x.dtype != torch.float32):
             x, weights = anchor_weights(
                 x, ignore, layer.projections(x.dtype), layer.anchor_rule, WHOLE, eager=True
             )

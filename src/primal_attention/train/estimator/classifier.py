@@ -25,7 +25,7 @@ with needs_extra("train", "PrimalFormerClassifier needs"):
     from sklearn.base import ClassifierMixin
     from sklearn.utils.validation import check_is_fitted
 
-from ...models import SequenceClassifier
+from ...models import SequenceClassifier, SeriesNet
 from ...tasks.series import Floats
 from . import saving
 from .fit import fit_model, prepare, probabilities
@@ -82,7 +82,7 @@ class PrimalFormerClassifier(ClassifierMixin, SeriesEstimator):  # type: ignore[
     ----------
     classes_ : the labels that occur in y, sorted.
     n_features_in_ : channels, or timepoints if `fit` was given a table.
-    model_ : the `SequenceClassifier`, on the CPU.
+    model_ : the network, on the CPU.
     normaliser_ : the statistics, or None.
     history_ : a dict for each epoch: task_loss and ksvd_loss while training, accuracy and loss on
         `split` ("validation" or "train") after it, and J and Lambda of its primal layers.
@@ -190,7 +190,7 @@ class PrimalFormerClassifier(ClassifierMixin, SeriesEstimator):  # type: ignore[
         on the same machine."""
         return saving.load(cls, path)
 
-    def _model_in_place(self) -> SequenceClassifier:
+    def _model_in_place(self) -> SequenceClassifier | SeriesNet:
         """A copy on the device, in the type to predict in."""
         device = self.device
         if device == "auto":

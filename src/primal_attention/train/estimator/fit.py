@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from lightning_fabric import Fabric
 
-from ...models import SequenceClassifier
+from ...models import SequenceClassifier, SeriesNet
 from ...models.build import build_model
 from ...tasks.classification.evaluate import TOKENS, similar_lengths
 from ...tasks.classification.objective import Classification
@@ -29,7 +29,7 @@ _one_at_a_time = threading.Lock()  # torch's generators, which the loop seeds, b
 class Fitted:
     """`history` has one entry for each epoch."""
 
-    model: SequenceClassifier
+    model: SequenceClassifier | SeriesNet
     normaliser: Normaliser | None
     history: list[dict[str, Any]]
 
@@ -74,7 +74,7 @@ def prepare(cases: SeriesSet, normaliser: Normaliser | None, max_length: int) ->
 
 
 @torch.inference_mode()
-def probabilities(model: SequenceClassifier, data: SeriesData) -> torch.Tensor:
+def probabilities(model: SequenceClassifier | SeriesNet, data: SeriesData) -> torch.Tensor:
     """(cases, classes) in the type of the model, on the CPU.
 
     In float64 a case has the same probabilities in any company, up to 1e-15.
