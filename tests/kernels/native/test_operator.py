@@ -24,7 +24,15 @@ def arguments(weights, causal=False):
     layer = pa.PrimalAttention(6, 2, rank=2, weights=weights, causal=causal)
     x = torch.randn(2, 40, 6, requires_grad=True)
     ignore = torch.rand(2, 40) < 0.3
-    return x, ignore, list(parameters(layer)), ops.COSINE, causal, layer.anchors or 0, True
+    return (
+        x,
+        ignore,
+        *operator.present(parameters(layer)),
+        ops.COSINE,
+        causal,
+        layer.anchors or 0,
+        True,
+    )
 
 
 @pytest.mark.parametrize(("weights", "causal"), [("tied", False), ("tied", True), ("data", False)])

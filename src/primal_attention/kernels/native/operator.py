@@ -40,9 +40,23 @@ def attend(
     ignore = None if ignore is None else ignore.contiguous()
     options = feature_map, causal, anchors, torch.is_grad_enabled()
     out, terms, _ = torch.ops.primal_attention.attend(
-        x.contiguous(), ignore, ops.as_float32(parameters), *options
+        x.contiguous(), ignore, *present(ops.as_float32(parameters)), *options
     )
     return ops.Results(out, terms if want_terms else None)
+
+
+# An operator takes no list in which tensors are missing: it takes those that are there, and where.
+
+
+def present(parameters: Sequence[Tensor | None]) -> tuple[list[Tensor], list[int]]:
+    """The parameters that are there, and their numbers."""
+    found = [(t, i) for i, t in enumerate(parameters) if t is not None]
+    return [t for t, _ in found], [i for _, i in found]
+
+
+def _parameters(tensors: Sequence[Tensor], numbers: Sequence[int]) -> ops.Parameters:
+    there = dict(zip(numbers, tensors, strict=True))
+    return ops.Parameters(*(there.get(i) for i in range(len(ops.Parameters._fields))))  # type: ignore[arg-type]
 
 
 def _options(p: ops.Parameters, feature_map: int, causal: bool, anchors: int) -> ops.Options:
@@ -77,14 +91,15 @@ def _saved_size(x: Tensor, p: ops.Parameters, causal: bool) -> Any:
 def _attend(
     x: Tensor,
     ignore: Tensor | None,
-    parameters: Sequence[Tensor | None],
+    tensors: Sequence[Tensor],
+    numbers: Sequence[int],
     feature_map: int,
     causal: bool,
     anchors: int,
     save: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Output, terms of J, and what the way back needs."""
-    p = ops.Parameters(*parameters)  # type: ignore[arg-type]
+    p = _parameters(tensors, numbers)
     out, terms = torch.empty_like(x), x.new_empty(3, x.shape[0], len(p.root), dtype=torch.float32)
     saved = x.new_empty(_saved_size(x, p, causal) if save else 0, dtype=torch.float32)
     if x.numel() == 0:
@@ -99,13 +114,14 @@ def _attend(
 def _(
     x: Tensor,
     ignore: Tensor | None,
-    parameters: Sequence[Any],
+    tensors: Sequence[Tensor],
+    numbers: Sequence[int],
     feature_map: int,
     causal: bool,
     anchors: int,
     save: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    p = ops.Parameters(*parameters)
+    p = _parameters(tensors, numbers)
     terms = x.new_empty(3, x.shape[0], len(p.root), dtype=torch.float32)
     size = _saved_size(x, p, causal) if save else 0
     return torch.empty_like(x), terms, x.new_empty(size, dtype=torch.float32)
@@ -118,13 +134,14 @@ def _attend_backward(
     x: Tensor,
     ignore: Tensor | None,
     saved: Tensor,
-    parameters: Sequence[Tensor | None],
+    tensors: Sequence[Tensor],
+    numbers: Sequence[int],
     feature_map: int,
     causal: bool,
     anchors: int,
 ) -> list[Tensor]:
     """The gradients of x and of the parameters that there are."""
-    p = ops.Parameters(*parameters)  # type: ignore[arg-type]
+    p = _parameters(tensors, numbers)
     made = [None if t is None else torch.empty_like(t) for t in (x, *p)]
     inputs, options = ops.Inputs(x, ignore, None, p), _options(p, feature_map, causal, anchors)
     given = g.contiguous(), g_terms.contiguous(), None
@@ -139,25 +156,24 @@ def _(
     x: Tensor,
     ignore: Any,
     saved: Tensor,
-    parameters: Sequence[Any],
-    *_options: Any,
+    tensors: Sequence[Tensor],
+    *_: Any,
 ) -> list[Tensor]:
-    return [torch.empty_like(t) for t in (x, *parameters) if t is not None]
+    return [torch.empty_like(t) for t in (x, *tensors)]
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
-    x, ignore, parameters, *options, _ = inputs
-    ctx.save_for_backward(x, ignore, output[2], *parameters)
+    x, ignore, tensors, *options, _ = inputs
+    ctx.save_for_backward(x, ignore, output[2], *tensors)
     ctx.options = options
 
 
 def _backward(ctx: Any, g: Tensor, g_terms: Tensor, _: Any) -> tuple[Any, ...]:
-    x, ignore, saved, *parameters = ctx.saved_tensors
-    made = torch.ops.primal_attention.attend_backward(
-        g, g_terms, x, ignore, saved, parameters, *ctx.options
+    x, ignore, saved, *tensors = ctx.saved_tensors
+    d_x, *made = torch.ops.primal_attention.attend_backward(
+        g, g_terms, x, ignore, saved, tensors, *ctx.options
     )
-    rest = iter(made[1:])
-    return made[0], None, [None if t is None else next(rest) for t in parameters], *[None] * 4
+    return d_x, None, made, *[None] * 5
 
 
 _attend.register_autograd(_backward, setup_context=_setup)

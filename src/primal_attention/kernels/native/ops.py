@@ -106,7 +106,7 @@ class _Attend(torch.autograd.Function):
         options: Options,
         before: Before | None,
         *tensors: Tensor | None,
-    ) -> Results:
+    ) -> tuple[Tensor | None, ...]:
         keep = saved = terms = square = after = None
         numbers = numbers_of(x, tensors, options)
         count, padded = sizes(options, numbers, ignore)
