@@ -40,12 +40,14 @@ if TYPE_CHECKING:
     from .theory.loss import ksvd_loss as ksvd_loss
     from .train.adapt import adapt_ as adapt_
     from .train.estimator import PrimalFormerClassifier as PrimalFormerClassifier
+    from .train.estimator import PrimalFormerRegressor as PrimalFormerRegressor
     from .train.estimator import PrimalRocketClassifier as PrimalRocketClassifier
     from .train.estimator import PrimalRocketRegressor as PrimalRocketRegressor
 
 _EXTRAS = {  # they need an extra, so `import *` leaves them out
     "KernelSVD": ".theory.estimator",
     "PrimalFormerClassifier": ".train.estimator",
+    "PrimalFormerRegressor": ".train.estimator",
     "PrimalRocketClassifier": ".train.estimator",
     "PrimalRocketRegressor": ".train.estimator",
 }
