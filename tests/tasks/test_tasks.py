@@ -44,6 +44,7 @@ def test_status_without_a_folder():
     assert tuple(found) == available_tasks()
     assert {name for name, s in found.items() if s.complete} == {
         "images/digits",
+        "made/repetition",
         "uea/BasicMotions",
         "uea/JapaneseVowels",
     }
