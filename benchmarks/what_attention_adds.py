@@ -18,6 +18,7 @@ import json
 import os
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -35,7 +36,7 @@ from primal_attention.train import train
 RESULTS = Path(__file__).parent / "results" / "what_attention_adds.jsonl"
 NOTHING = "none"
 TASKS = (
-    "uea/JapaneseVowels", "made/repetition", "uea/Handwriting", "uea/UWaveGestureLibrary",
+    "made/repetition", "uea/Handwriting", "uea/JapaneseVowels", "uea/UWaveGestureLibrary",
     "uea/BasicMotions",
 )  # fmt: skip
 ATTENTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
@@ -121,19 +122,19 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     known = read(arguments.output)
-    for task in arguments.tasks:
-        if get_task(task).status(arguments.data_dir).missing:
-            print(f"{task}: not here")
-            continue
-        for seed in arguments.seeds:
-            for name in arguments.attention:
-                if (task, name, seed) in known:
-                    continue
-                row = measure(task, name, seed, arguments.data_dir)
-                known[task, name, seed] = row
-                print(json.dumps(row), flush=True)
-                with arguments.output.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+    here = [
+        task for task in arguments.tasks if not get_task(task).status(arguments.data_dir).missing
+    ]
+    if absent := sorted({*arguments.tasks} - {*here}):
+        print(f"not here: {', '.join(absent)}")
+    # seed by seed, so that what is there when it is interrupted can be compared
+    for seed, task, name in product(arguments.seeds, here, arguments.attention):
+        if (task, name, seed) not in known:
+            row = measure(task, name, seed, arguments.data_dir)
+            known[task, name, seed] = row
+            print(json.dumps(row), flush=True)
+            with arguments.output.open("a") as file:
+                file.write(json.dumps(row) + "\n")
     print(tables(known))
 
 

@@ -21,7 +21,8 @@ def test_every_task(name):
     assert task.name == name
     assert task.description
     if name.startswith("uea/"):
-        assert task.recipe("default", ("primal", "primal")) == {}
+        assert task.recipe("default", ("primal", "primal"))["model"] == "net"
+        assert task.recipe("transformer", ("primal", "primal")) == {}
     assert task.status().task == name
 
 
