@@ -22,6 +22,7 @@ EXACT = {"rtol": 1e-9, "atol": 1e-10}
 KINDS = [
     {"weights": "data", "anchors": 7},
     {"weights": "data", "anchors": 40},  # more anchors than positions
+    {"weights": "data", "anchors": 7, "anchor_rule": "paper"},
     {"weights": "data", "anchors": 7, "anchor_rule": "mean"},
     {"weights": "free"},
     {"weights": "free", "feature_map": "exp"},

@@ -146,16 +146,25 @@ def test_two_models_of_one_config(hugging_face):
     assert torch.equal(out(twin, batch), before)
 
 
-def test_windows_are_refused():
+def test_a_window_is_dropped_and_the_plan_says_so():
     import transformers as t
 
     sizes = {"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
     window = {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1}
     config = t.Qwen2Config(**sizes, **window, num_key_value_heads=2, intermediate_size=8)
-    model = t.Qwen2ForCausalLM(config)
-    with pytest.raises(ValueError, match="a window of 3 positions"):
-        plan(model)
-    assert len(plan(model, 0).changes) == 1
+    model = t.Qwen2ForCausalLM(config).eval()
+    planned = plan(model, "all")
+    assert [row.adapter for row in planned.rows] == [
+        "transformers/rotary",
+        "transformers/interface",
+    ]
+    assert "drops its window of 3 positions: it will see all" in planned.rows[1].note
+    convert_(model, planned)
+    ids = torch.arange(8).unsqueeze(0)
+    with torch.no_grad():
+        before = model(ids).logits
+        ids[0, 0] = 5  # further away than the window
+        assert (model(ids).logits[0, -1] != before[0, -1]).any()
 
 
 def test_low_rank_adapters_are_refused(hugging_face):

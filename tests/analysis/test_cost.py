@@ -27,6 +27,7 @@ KINDS = [
     ("linformer", {"max_length": 800, "projection": 32, "share_kv": True}),
     ("nystrom", {"landmarks": 16, "iterations": 3, "residual_width": None}),
     ("longformer", {"window": 32, "global_tokens": 2}),
+    ("lka", {"deformable": True, "kernel": 3}),
     ("reformer", {"hashes": 2, "bucket_size": 16}),
     ("performer", {"features": 30}),
     ("soft", {"landmarks": 20}),

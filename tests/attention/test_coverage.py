@@ -11,6 +11,7 @@ LENGTHS = [1, 2, 17]
 PRIMAL = {
     "sample": {"weights": "data", "anchors": 6},
     "sample, one": {"weights": "data", "anchors": 1},
+    "paper": {"weights": "data", "anchors": 6, "anchor_rule": "paper"},
     "mean": {"weights": "data", "anchors": 6, "anchor_rule": "mean"},
     "mean, many": {"weights": "data", "anchors": 50, "anchor_rule": "mean"},
     "free": {"weights": "free"},

@@ -32,6 +32,7 @@ class Variant:
 VARIANTS: dict[str, list[Variant]] = {
     "cosformer": [Variant(refuses_causal=True), Variant({"max_length": 80})],
     "performer": [Variant({"features": 7})],
+    "lka": [Variant(), Variant({"deformable": True, "kernel": 3, "large": 3})],
     "longformer": [Variant({"window": 5}), Variant({"window": 5, "global_tokens": 2})],
     "reformer": [Variant({"bucket_size": 3, "hashes": 4})],
     "linformer": [
@@ -269,6 +270,34 @@ def test_a_mask_of_pairs_is_honoured_or_refused(case):
 def test_wrong_widths_are_named(case):
     with pytest.raises(ValueError, match=f"query has width 5; expected embed_dim = {WIDTH}"):
         case.make()(torch.zeros(2, 3, 5, dtype=torch.float64))
+
+
+@sweep([case for case in ALL if not case.causal])
+def test_what_is_no_tensor_is_named(case):
+    """None, lists, arrays and sparse tensors, in the place of rows and of masks."""
+    layer, x = case.make(), sequences()
+    for wrong in (None, x.tolist(), x.numpy()):
+        kind = type(wrong).__name__
+        message = f"query is of type {kind}; expected a Tensor .batch, length, {WIDTH}."
+        with pytest.raises(TypeError, match=message):
+            layer(wrong)
+    with pytest.raises(ValueError, match=r"query has layout .*sparse_coo; expected"):
+        layer(x.to_sparse())
+    with pytest.raises(TypeError, match="key_padding_mask is of type list; expected a Tensor"):
+        layer(x, key_padding_mask=IGNORE.tolist())
+    with pytest.raises(TypeError, match="attn_mask is of type list; expected a Tensor"):
+        layer(x, attn_mask=[[True]])
+    mask = torch.zeros(5, LENGTH, LENGTH, dtype=torch.bool)
+    with pytest.raises(ValueError, match=f"num_heads = {BATCH * HEADS}, {LENGTH}, {LENGTH}"):
+        layer(x, attn_mask=mask)
+
+
+@sweep([case for case in ALL if not case.causal])
+def test_tracing_is_refused(case):
+    """A trace would keep the lengths of its example, as numbers, in the middle of the graph."""
+    layer = case.make()
+    with pytest.raises(RuntimeError, match=r"torch.jit.trace would keep the lengths of its ex"):
+        torch.jit.trace(lambda x: layer(x)[0], (sequences(),), check_trace=False)
 
 
 # -- cross-attention -------------------------------------------------------------------------------
@@ -549,6 +578,8 @@ def serves_every_length(case: Case) -> bool:
     """Causal tied layers do too, if the batch is dynamic as well: see tests/deployment."""
     if case.name == "primal":
         return not (case.causal and case.options["weights"] == "tied")
+    if case.name == "lka":
+        return not case.options.get("deformable")  # which does too, in a graph that takes its time
     return case.name in ("softmax", "soft") or case.options.get("residual_width", 0) is None
 
 

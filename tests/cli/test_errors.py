@@ -18,7 +18,7 @@ GOOD = "uea/BasicMotions"
         (["train", "JapaneseVowels"], "did you mean 'uea/JapaneseVowels'?"),
         (["train", GOOD, "--widht", "3"], "--width"),
         (["train", GOOD, "--width", "wide"], "--width"),
-        (["train", GOOD, "--width", "30"], "heads is 8"),
+        (["train", GOOD, "--width", "30"], "heads is 4"),
         (["train", GOOD, "--attention", "primall"], "did you mean 'primal'?"),
         (["train", GOOD, "--attention", "softmax,primall"], "did you mean 'primal'?"),
         (["train", GOOD, "--attention", ""], "unknown attention ''"),

@@ -53,7 +53,9 @@ def test_options_win_over_the_recipe_and_the_recipe_over_the_defaults():
         RunConfig(task="uea/JapaneseVowels"),
         resolve("uea/JapaneseVowels", both, "paper"),
     )
-    assert resolve("uea/JapaneseVowels", both) == plain
+    assert resolve("uea/JapaneseVowels", both, "transformer") == dataclasses.replace(
+        plain, recipe="transformer"
+    )
     assert (paper.width, paper.rank, paper.eta, paper.head) == (512, 40, 0.5, "flatten")
     chosen = resolve("uea/JapaneseVowels", both, "paper", width=64, eta=0.0)
     assert (chosen.width, chosen.rank, chosen.eta, chosen.recipe) == (64, 40, 0.0, "paper")
@@ -101,6 +103,6 @@ def test_the_printed_command_of_a_rival_has_its_options_alone():
 
 
 def test_settings_that_cannot_be_are_usage_errors():
-    with pytest.raises(UsageError, match="heads is 8") as raised:
+    with pytest.raises(UsageError, match="heads is 4") as raised:
         resolve("uea/JapaneseVowels", ("primal",), width=30)
     assert raised.value.exit_code == 2

@@ -73,7 +73,7 @@ def test_no_attention_that_we_know():
 
     with pytest.raises(ValueError, match="no attention was found in Linear"):
         names(nn.Linear(2, 2), "last")
-    with pytest.raises(ValueError, match="OtherAttention has no adapter, see register_adapter"):
+    with pytest.raises(ValueError, match="OtherAttention has no adapter and calls neither"):
         names(nn.Sequential(OtherAttention()), "last")
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from primal_attention.models.series_net import TOKENS, SeriesNet
+from primal_attention.models.series_net import CHANNELS, TOKENS, SeriesNet
 
 
 def net(max_length=200, attention=("primal", "softmax"), dtype=torch.float64, **changes):
@@ -32,7 +32,8 @@ def batch(lengths, longest=None, dtype=torch.float64):
     "attention", [("primal", "softmax"), ("none",), ("linear", "flow")], ids="+".join
 )
 @pytest.mark.parametrize(
-    ("max_length", "lengths"), [(200, [200, 133, 64, 5, 1]), (50, [50, 37, 1])]
+    ("max_length", "lengths"),
+    [(200, [200, 133, 64, 5, 1]), (50, [50, 37, 1]), (900, [900, 401, 2])],
 )
 @torch.no_grad()
 def test_alone_and_padded(attention, max_length, lengths):
@@ -63,14 +64,23 @@ def test_training_sees_no_padding():
 
 
 @pytest.mark.parametrize(
-    ("max_length", "factor", "tokens"), [(1, 1, 1), (64, 1, 64), (65, 2, 33), (400, 7, 58)]
+    ("max_length", "thinning", "factor", "tokens"),
+    [(1, 1, 1, 1), (64, 1, 1, 64), (65, 1, 2, 33), (400, 1, 7, 58), (2000, 5, 7, 58)],
 )
-def test_at_most_so_many_tokens(max_length, factor, tokens):
+def test_at_most_so_many_tokens(max_length, thinning, factor, tokens):
     model = net(max_length)
-    assert model.factor == factor
+    assert (model.thinning, model.factor) == (thinning, factor)
     assert len(model.positions.table) == tokens <= TOKENS
     inputs, _ = batch([max_length] * 2)
     assert model(inputs).shape == (2, 3)
+
+
+def test_many_channels_are_mixed_first():
+    model = net(channels=300)
+    assert model.stem[0].in_channels == CHANNELS
+    inputs = torch.randn(2, 30, 300, dtype=torch.float64)
+    assert model.embed(inputs).shape == (2, 16)
+    assert_close(model(inputs), model.output(model.embed(inputs)))
 
 
 def test_it_learns():

@@ -211,3 +211,26 @@ def test_feature_maps_are_those_of_the_theory():
     from primal_attention.theory import features
 
     assert settings.FEATURE_MAPS == features.FEATURE_MAPS
+
+
+PUBLISHED = {
+    "score_dropout", "projection_start", "direction_start", "ksvd_square", "padding", "pooled",
+    "token_start", "selection_epochs",
+}  # fmt: skip
+
+
+def test_settings_of_an_earlier_version_keep_their_meaning():
+    """A config.json without the published pieces is our model, and its fingerprint stays."""
+    config = RunConfig(task="uea/JapaneseVowels", recipe="paper", normalise="none")
+    stored = {k: v for k, v in config.to_dict().items() if k not in PUBLISHED}
+    again = RunConfig.from_dict(stored)
+    assert again == config
+    assert not PUBLISHED & again.decisive().keys()
+    assert "dropout" not in again.primal_options()
+
+
+def test_the_square_of_a_batch_needs_the_whole_batch():
+    config = RunConfig(task="uea/JapaneseVowels", ksvd_square="batch", devices=2)
+    message = "ksvd_square is 'batch' with 2 processes; expected 'sample', or one process"
+    with pytest.raises(ValueError, match=message):
+        config.validate()

@@ -95,6 +95,13 @@ def test_best_weights_are_those_of_the_best_epoch(config, make_loop):
     assert all(torch.equal(loop.best_weights[name], expected[name]) for name in expected)
 
 
+def test_the_last_epoch_counts_where_the_settings_say_so(config, make_loop):
+    loop, model = make_loop(config(epochs=3, lr=0.05, keep="last"))
+    list(loop)
+    assert loop.progress.best["epoch"] == 3
+    assert all(torch.equal(loop.best_weights[k], v) for k, v in model.state_dict().items())
+
+
 def test_progress_round_trip():
     best = {"epoch": 1, "accuracy": 1 / 3, "loss": 2 / 3}
     progress = Progress(epoch=3, batch=2, step=9, task_sum=0.1 + 0.2, best=best)

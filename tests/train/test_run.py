@@ -111,8 +111,14 @@ def test_holdout_without_a_test_set(config, tmp_path, task, monkeypatch):
     assert np.sum(result.confusion) == 9
 
 
+def test_holdout_with_the_last_epoch(config, tmp_path):
+    result = train(config(keep="last"), root=tmp_path)
+    assert (result.label, result.epoch) == ("test accuracy of the last epoch", config().epochs)
+    assert result.validation_accuracy == result.last_accuracy
+
+
 def test_paper_protocol(config, tmp_path, task):
-    result = train(config(protocol="paper"), root=tmp_path)
+    result = train(config(protocol="paper", keep="last"), root=tmp_path)  # the best all the same
     assert task.loads == [("train", "test")]
     assert result.label == "best TEST epoch: selected on the test set"
     epochs = [line for line in read_metrics(result.run) if line["kind"] == "epoch"]

@@ -3,10 +3,14 @@
 from .base import Adapter, Projection, Source, known_adapters, projection, register_adapter
 from .huggingface import DISTILBERT, VIT, BertAdapter
 from .huggingface_decoders import GPT2Adapter, RotaryAdapter
+from .huggingface_interface import InterfaceAdapter
+from .sdpa import SdpaAdapter
 from .timm import TimmAdapter
 from .torch_nn import TorchAdapter
 
 _OURS: tuple[Adapter, ...] = (
+    SdpaAdapter(),  # asked last
+    InterfaceAdapter(),
     TorchAdapter(),
     TimmAdapter(),
     VIT,

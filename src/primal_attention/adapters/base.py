@@ -22,7 +22,7 @@ An adapter for an own class is two functions:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -70,12 +70,35 @@ class Source:
         return self.num_heads // (self.key_heads or self.num_heads)
 
 
+@dataclass(frozen=True, kw_only=True)
+class HeadsSource:
+    """An attention whose module stays, with its projections, rotations and norms: only what happens
+    between its h heads of width p is replaced."""
+
+    num_heads: int
+    head_dim: int
+    embed_dim: int
+    like: Tensor = field(repr=False)  # a parameter: type and device
+    value: Tensor | None = field(default=None, repr=False)  # (g p, d); for the start
+    key_heads: int | None = None  # fewer than num_heads in grouped attention
+    causal: bool = False
+    cross: bool = False
+    dropout: float = 0.0
+    dropped: tuple[str, ...] = ()  # what the original does and no conversion keeps
+    rotary: bool = False
+
+    @property
+    def groups(self) -> int:
+        """How many query heads share a key head."""
+        return self.num_heads // (self.key_heads or self.num_heads)
+
+
 class Adapter(Protocol):
     """Reads one kind of attention module and wraps its replacement."""
 
     name: str
 
-    def read(self, module: nn.Module, parent: nn.Module) -> Source | None:
+    def read(self, module: nn.Module, parent: nn.Module) -> Source | HeadsSource | None:
         """What the module computes; None if it is not of this kind. A ValueError says why a module
         of this kind cannot be converted."""
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..attention.base import Streaming
 from ..attention.primal import PrimalAttention
 from ..attention.primal.rotary import RotaryPrimalAttention
 
@@ -64,10 +65,19 @@ class Converted(nn.Module):
         if isinstance(primal, RotaryPrimalAttention):
             return primal.forward(call.x, call.ignore, call.rotation, call.state)
         if not isinstance(primal, PrimalAttention):
-            raise TypeError(f"primal is a {type(primal).__name__}; expected PrimalAttention")
+            return self._attend_registered(primal, call)
         sequences, _ = primal._arrange(call.x, call.context, None, call.ignore)
         out, after = primal._attend(sequences, call.state, record=primal.training)
         return sequences.restore(out), after
+
+    def _attend_registered(self, layer: Any, call: Call) -> tuple[Tensor, Any]:
+        """By another attention of the registry."""
+        if isinstance(layer, Streaming) and layer.causal:
+            return layer.prefill(call.x, call.ignore, call.state)
+        if call.state is not None:
+            raise ValueError(f"{type(layer).__name__} cannot continue from a cache; expected none")
+        out, _ = layer(call.x, call.context, key_padding_mask=call.ignore)
+        return out, None
 
 
 def converted_layers(model: nn.Module) -> list[Converted]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from .base import Source, class_path, projections
 from .converted import Call, Converted
-from .masks import hidden_pairs, ignored_keys, require
+from .masks import expect_same_past, hidden_pairs, ignored_keys
 
 # Arguments that change which positions see each other, outside the mask: packed sequences.
 _REFUSED = ("cu_seq_lens_q", "cu_seq_lens_k", "cu_seqlens", "head_mask", "encoder_hidden_states")
@@ -63,7 +63,7 @@ class HuggingFaceConverted(Converted):
             past, state = self.slot(past_key_values).recall(hidden_states.device)
         ignore = self.ignored(attention_mask, batch, length, past)
         if past:
-            ignore = _expect_same_past(ignore, past, state)
+            ignore = expect_same_past(ignore, past, state)
         return Call(hidden_states, ignore, rotation=position_embeddings, state=state)
 
     def ignored(self, mask: Any, batch: int, length: int, past: int) -> Tensor | None:
@@ -85,7 +85,7 @@ class HuggingFaceConverted(Converted):
         for name in _REFUSED:
             if others.get(name) is not None:
                 raise ValueError(f"{name} is given; expected None, primal attention knows no such")
-        if others.get("output_attentions") or _attentions_are_collected():
+        if others.get("output_attentions") or attentions_are_collected():
             raise ValueError("output_attentions=True; expected False, since there are no weights")
 
     def slot(self, cache: Any) -> Any:
@@ -105,7 +105,7 @@ class HuggingFaceConverted(Converted):
         return out, None
 
 
-def _attentions_are_collected() -> bool:
+def attentions_are_collected() -> bool:
     """Whether the model was called with output_attentions=True: most models do not hand it on, and
     the tuple of weights would silently lack this layer's."""
     library = sys.modules.get("transformers.utils.output_capturing")
@@ -113,17 +113,6 @@ def _attentions_are_collected() -> bool:
     if collector is None or torch.compiler.is_compiling():
         return False
     return "attentions" in (collector.get() or ())
-
-
-def _expect_same_past(ignore: Tensor | None, past: int, state: Any) -> Tensor | None:
-    """The part of a mask about the new positions; its past must be what the state has seen."""
-    seen = past if ignore is None else (~ignore[:, :past]).sum(-1)
-    require(
-        (state.seen == seen).all(),
-        "the attention mask shows other past positions than those that the cache summed up; "
-        "expected the mask of the earlier calls, continued",
-    )
-    return None if ignore is None else ignore[:, past:]
 
 
 # -- encoders --------------------------------------------------------------------------------------

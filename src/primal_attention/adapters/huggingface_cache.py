@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
 from transformers.cache_utils import Cache, CacheLayerMixin, EncoderDecoderCache
-
-from ..attention.primal import PrimalState
 
 
 class PrimalCacheLayer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
@@ -22,25 +22,40 @@ class PrimalCacheLayer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
 
     def __init__(self) -> None:
         super().__init__()
-        self.state: PrimalState | None = None
+        self.state: Any = None
         self.length = 0
+        self.passes = False
 
-    def recall(self, device: torch.device) -> tuple[int, PrimalState | None]:
+    @contextmanager
+    def passing_on(self) -> Iterator[None]:
+        """For the time of a `with`, new keys and values go through: the module that calls sees
+        nothing but them, and what came before is in the state."""
+        self.passes = True
+        try:
+            yield
+        finally:
+            self.passes = False
+
+    def recall(self, device: torch.device) -> tuple[int, Any]:
         """How many positions were given, padding included, and the state after them."""
         self._each(lambda t: t.to(device))  # a cache may have put it elsewhere
         return self.length, self.state
 
-    def remember(self, state: PrimalState, new: int) -> None:
+    def remember(self, state: Any, new: int) -> None:
         """The state after `new` further positions."""
         self.state, self.length, self.is_initialized = state, self.length + new, True
-        self.keys = self.values = state.sums  # other code asks for their device
+        self.keys = self.values = tree_leaves(state)[0]  # other code asks for their device
 
     # -- what transformers asks of a layer ---------------------------------------------------------
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Nothing: the first call of the layer brings the state."""
 
-    def update(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        if self.passes:
+            return key_states, value_states
         raise ValueError(
             "softmax attention wants to write keys and values where a converted layer keeps its "
             "sums; expected a new cache after convert_ or revert_"
@@ -83,8 +98,7 @@ class PrimalCacheLayer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> None:
         if self.state is not None:
-            parts = [None if part is None else change(part) for part in self.state]
-            self.remember(PrimalState(*parts), 0)  # type: ignore[arg-type]
+            self.remember(tree_map_only(Tensor, change, self.state), 0)
 
 
 def slot(cache: Any, index: int) -> PrimalCacheLayer:

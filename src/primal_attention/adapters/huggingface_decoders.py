@@ -12,6 +12,7 @@ from ..attention.primal.rotary import RotaryPrimalAttention, keep_heads
 from .base import Source, fused, projection, projections
 from .converted import Converted
 from .huggingface import HuggingFaceConverted, is_causal, is_transformers
+from .huggingface_interface import ConvertedInterface
 
 
 class GPT2Adapter:
@@ -58,13 +59,8 @@ class RotaryAdapter:
     def read(self, module: Any, parent: nn.Module) -> Source | None:
         if not is_transformers(module, "LlamaAttention", "Qwen2Attention", "Qwen3Attention"):
             return None
-        if getattr(module, "sliding_window", None) is not None:
-            raise ValueError(
-                f"it sees a window of {module.sliding_window} positions only, which primal "
-                "attention cannot honour; expected sliding_window=None"
-            )
-        if not is_causal(module):
-            raise ValueError("it is not causal; expected a causal decoder")
+        if getattr(module, "sliding_window", None) is not None or not is_causal(module):
+            return None  # see the adapter of the attention interface
         heads = module.q_proj.weight.shape[0] // module.head_dim
         return Source(
             num_heads=heads,
@@ -77,7 +73,7 @@ class RotaryAdapter:
 
     def wrap(self, module: Any, primal: nn.Module) -> Converted:
         if not isinstance(primal, RotaryPrimalAttention):
-            raise TypeError(f"primal is a {type(primal).__name__}; expected RotaryPrimalAttention")
+            return ConvertedInterface(primal, module)
         # the rotation of the module's own file: conventions differ between models
         keep_heads(primal, module, sys.modules[type(module).__module__].apply_rotary_pos_emb)
         return HuggingFaceConverted(primal, module.layer_idx)

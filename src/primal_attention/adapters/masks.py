@@ -6,6 +6,8 @@ exactly this is translated; every other mask is an error, since dropping it woul
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -13,11 +15,12 @@ from torch import Tensor
 HIDDEN = -1e4
 
 
-def hidden_pairs(mask: Tensor, *, true_means: str) -> Tensor:
+def hidden_pairs(mask: Tensor, *, true_means: str, biased: bool = False) -> Tensor:
     """A mask as bool, True = hidden.
 
     true_means: "hidden" (torch) or "visible" (Hugging Face), for bool masks, and for integer masks
     of 0 and 1. A floating mask is added to the scores: 0 = visible, -10,000 and less = hidden.
+    biased: other numbers are a bias of positions that the conversion is known to drop.
     """
     if not isinstance(mask, Tensor):
         raise TypeError(f"the mask is a {type(mask).__name__}; expected a tensor or None")
@@ -25,6 +28,8 @@ def hidden_pairs(mask: Tensor, *, true_means: str) -> Tensor:
         return mask if true_means == "hidden" else ~mask
     if mask.is_floating_point():
         hidden = mask <= HIDDEN
+        if biased:
+            return hidden
         message = "the mask adds a finite number to single scores, which this attention does not"
         require((hidden | (mask == 0)).all(), f"{message} have; expected only 0 and -inf")
         return hidden
@@ -33,14 +38,22 @@ def hidden_pairs(mask: Tensor, *, true_means: str) -> Tensor:
 
 
 def ignored_keys(
-    hidden: Tensor | None, *, batch: int, queries: int, keys: int, causal: bool, cross: bool = False
+    hidden: Tensor | None,
+    *,
+    batch: int,
+    queries: int,
+    keys: int,
+    causal: bool,
+    cross: bool = False,
+    window: int | None = None,
 ) -> Tensor | None:
     """The keys to ignore, (B, M) bool, of a mask that hides whole keys and, if causal, the future.
 
     hidden: (B, heads, N, M), where 1 may stand for any size. The queries are the last N of the M
     positions (M > N: there is a past); with a cache of fixed size the mask may be longer than M,
     and hides what is beyond. Rows of queries that are ignored themselves may hold anything: their
-    output has no meaning.
+    output has no meaning. window: positions that are not nearer than this to the query may be
+    hidden as well, which the conversion is known to drop.
     """
     if hidden is None:
         return None
@@ -60,8 +73,14 @@ def ignored_keys(
     hidden = hidden.expand(batch, queries, keys)
     future = torch.ones(queries, keys, dtype=torch.bool, device=hidden.device)
     future = future.triu(keys - queries + 1) if causal else torch.zeros_like(future)
-    ignore = (hidden | future).all(1)  # (B, M): hidden from every query that could see it
-    wrong = hidden != (future | ignore.unsqueeze(1))  # (B, N, M)
+    places = torch.arange(keys, device=hidden.device)
+    far = torch.zeros_like(future)
+    if window is not None:
+        far = (places[keys - queries :, None] - places).abs() >= window
+    ignore = (hidden | future | far).all(1)  # (B, M): hidden from every query that could see it
+    if window is not None:  # out of sight of all, in a call of a few positions after a long past
+        ignore = ignore & ~far.all(0)
+    wrong = (hidden != (future | ignore.unsqueeze(1))) & ~far  # (B, N, M)
     if not cross:
         wrong = wrong & ~ignore[:, keys - queries :].unsqueeze(-1)
     kind = "whole keys and the future" if causal else "whole keys"
@@ -71,6 +90,19 @@ def ignored_keys(
         f"without an N x N matrix cannot honour; expected one that hides {kind} (causal={causal})",
     )
     return ignore
+
+
+def expect_same_past(ignore: Tensor | None, past: int, state: Any) -> Tensor | None:
+    """The part of a mask about the new positions; its past must be what the state has seen."""
+    seen = getattr(state, "seen", None)
+    if seen is not None:
+        visible = past if ignore is None else (~ignore[:, :past]).sum(-1)
+        require(
+            (seen == visible).all(),
+            "the attention mask shows other past positions than those that the cache summed up; "
+            "expected the mask of the earlier calls, continued",
+        )
+    return None if ignore is None else ignore[:, past:]
 
 
 def union(first: Tensor | None, second: Tensor | None) -> Tensor | None:

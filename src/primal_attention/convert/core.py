@@ -7,20 +7,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..adapters.base import Source
+from ..adapters.base import HeadsSource, Source
+from ..attention.heads import HeadsAttention
 from ..attention.primal import PrimalAttention
+from ..attention.primal.heads import HeadsPrimalAttention
 from ..attention.primal.rotary import RotaryPrimalAttention
+from ..attention.registry import make_attention
 
 Core = PrimalAttention | RotaryPrimalAttention
 
 
 def build_core(
-    source: Source, settings: dict[str, Any], device: torch.device | str | None = None
-) -> Core:
-    """A primal attention for the place of `source`; settings as `Options.resolve` gives them."""
-    check_source(source)
+    source: Source | HeadsSource,
+    settings: dict[str, Any],
+    device: torch.device | str | None = None,
+) -> Any:
+    """An attention for the place of `source`; settings as `Options.resolve` gives them."""
     known = dict(settings)
     start = known.pop("start")
+    if isinstance(source, HeadsSource):
+        return heads_core(source, known, start, device)
+    check_source(source)
+    if "attention" in known:
+        return registered_core(source, known, start, device)
     parts = (source.query, source.key, source.value, source.output)
     weight = source.query.weight
     common: dict[str, Any] = {
@@ -40,6 +49,82 @@ def build_core(
     if start == "warm":
         warm_start_(core, source)
     return core
+
+
+def registered_core(
+    source: Source, settings: dict[str, Any], start: str, device: torch.device | str | None
+) -> Any:
+    """Another attention of the registry, with the projections of the source."""
+    weight = source.query.weight
+    device = weight.device if device is None else device
+    if source.rotary:
+        heads = HeadsSource(
+            num_heads=source.num_heads, head_dim=source.head_dim, embed_dim=source.embed_dim,
+            like=weight,
+        )  # fmt: skip
+        return heads_core(heads, settings, start, device)
+    if source.value is None:
+        raise ValueError(f"it has no values, which {settings['attention']!r} needs")
+    kind = {"device": device, "dtype": weight.dtype, "batch_first": source.batch_first}
+    core: Any = make_attention(
+        settings.pop("attention"), source.embed_dim, source.num_heads, **settings, **kind
+    )
+    if start == "warm":
+        _take_over(core, source)
+    return core
+
+
+@torch.no_grad()
+def _take_over(core: Any, source: Source) -> None:
+    """W_q, W_k and W_v, or what a mechanism has of them, and the output projection."""
+    if source.value is None:
+        return
+    parts = {3: "query key value", 2: "query value", 1: "value"}[core.parts].split()
+    maps = [_all_heads(source, *getattr(source, part)) for part in parts]
+    if parts[0] == "query":  # there is one head of it for each
+        maps[0] = (source.query.weight, source.query.bias)
+    core.in_proj_weight.copy_(torch.cat([weight for weight, _ in maps]))
+    zero = core.in_proj_bias.new_zeros(source.num_heads * source.head_dim)
+    core.in_proj_bias.copy_(torch.cat([zero if bias is None else bias for _, bias in maps]))
+    core.out_proj.weight.copy_(source.output.weight)
+    core.out_proj.bias.zero_()
+    if source.output.bias is not None:
+        core.out_proj.bias.copy_(source.output.bias)
+
+
+def heads_core(
+    source: HeadsSource, settings: dict[str, Any], start: str, device: torch.device | str | None
+) -> Any:
+    """An attention between heads that the module makes itself."""
+    device = source.like.device if device is None else device
+    kind: dict[str, Any] = {"device": device, "dtype": source.like.dtype}
+    if "attention" in settings:
+        name, inner = settings.pop("attention"), source.num_heads * source.head_dim
+        layer: Any = make_attention(name, inner, source.num_heads, **settings, **kind)
+        return HeadsAttention(layer)
+    names = ("rank", "feature_map", "causal", "dropout")
+    core = HeadsPrimalAttention(
+        source.num_heads, source.head_dim, **{name: settings[name] for name in names}, **kind
+    )
+    if start == "warm":
+        _start_heads(core, source)
+    return core
+
+
+@torch.no_grad()
+def _start_heads(core: HeadsPrimalAttention, source: HeadsSource) -> None:
+    """As `warm_start_`: U_r and W_c are the leading directions of the values, r is silent."""
+    size = min(core.rank, core.head_dim)
+    directions = torch.eye(core.head_dim, size, device=core.dual.device)
+    if source.value is not None and not core.dual.is_meta:
+        heads = source.value.unflatten(0, (-1, source.head_dim))
+        directions = _leading_directions(heads, core.rank)
+    directions = directions.to(core.dual.dtype)
+    core.dual[1].zero_()
+    core.dual[1, :, :, :size].copy_(directions.expand(core.num_heads, -1, -1))
+    core.concat.weight.zero_()
+    core.concat.weight[:, :size].copy_(directions)
+    core.concat.bias.zero_()
 
 
 def check_source(source: Source) -> None:

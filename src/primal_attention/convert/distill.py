@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..adapters.converted import Call, Converted, evaluation
 from ..attention.primal import PrimalAttention
+from .examples import call_model
 from .sites import expect_converted, paths
 
 
@@ -80,7 +81,7 @@ def init_ksvd_(model: nn.Module, batch: Any) -> None:
             raise ValueError(f"{paths(model, layer)[0]}: {error}") from error
 
     with _evaluation(model, layers), torch.no_grad(), _taught(layers, start):
-        _call(model, batch)
+        call_model(model, batch)
 
 
 def _errors(model: nn.Module, layers: list[Converted], inputs: list[Any]) -> list[float]:
@@ -102,7 +103,7 @@ def _run(model: nn.Module, layers: list[Converted], batch: Any) -> dict[Converte
             losses[layer].append(_error(layer, call, _tensor(student), _tensor(taught)))
 
     with torch.no_grad(), _taught(layers, compare):
-        _call(model, batch)
+        call_model(model, batch)
     silent = [paths(model, layer)[0] for layer, found in losses.items() if not found]
     if silent:
         raise ValueError(f"{silent[0]} was not reached by this batch; expected one that uses it")
@@ -156,9 +157,3 @@ def _evaluation(model: nn.Module, layers: list[Converted]) -> Iterator[None]:
 
 def _tensor(output: Any) -> Tensor:
     return output[0] if isinstance(output, tuple) else output  # type: ignore[no-any-return]
-
-
-def _call(model: nn.Module, batch: Any) -> Any:
-    if isinstance(batch, Mapping):
-        return model(**batch)
-    return model(*batch) if isinstance(batch, tuple | list) else model(batch)

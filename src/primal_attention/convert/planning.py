@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
-from ..adapters.base import Source, class_path
+from ..adapters.base import HeadsSource, Source, class_path
 from ..adapters.converted import Converted
+from ..attention.primal.heads import HeadsPrimalAttention
 from ..attention.softmax import softmax_flops
 from ..runs.tables import aligned
 from .core import build_core
 from .settings import Options
 from .sites import Layers, Site, find_sites, select
+from .tracing import understand
 
 WARNING = (
     "Conversion without training CHANGES THE FUNCTION of the model: train it, or distill it "
@@ -81,6 +84,7 @@ def plan(
     *,
     cross: bool = False,
     length: int = 512,
+    example: Any = None,
     **options: Any,
 ) -> Plan:
     """What `convert_` would do to a model: which attentions, with what parameters and cost.
@@ -88,8 +92,10 @@ def plan(
     layers: "last", "all", an index, a range or slice of indices (in the model's order), a regular
     expression that is searched in the module's path, or a predicate(path, module). What matches
     nothing is an error. cross: whether cross-attentions count. length: the sequence length of the
-    cost. options: rank, weights, causal, anchors, rank_multi, anchor_rule, feature_map, dropout,
-    start; see `Options`.
+    cost. example: a batch on which attentions of a kind that is not known by name are checked; for
+    models of Hugging Face one is made. options: attention, a name of the registry ("primal"), and
+    the options of that one; for primal rank, weights, causal, anchors, rank_multi, anchor_rule,
+    feature_map, dropout, start; see `Options`.
 
     Nothing is changed. A conversion changes the function of the model until it is trained.
     """
@@ -97,8 +103,15 @@ def plan(
         raise ValueError(f"length is {length!r}; expected an integer of at least 1")
     asked = Options.of(options)
     sites = find_sites(model, cross=cross)
-    chosen = {id(site) for site in select(sites, layers, model)}
-    rows = [_row(s, asked if id(s) in chosen else None, length, model) for s in sites]
+    chosen = select(sites, layers, model)
+    causal = understand(model, [s for s in chosen if isinstance(s.read(), HeadsSource)], example)
+    by_site = {
+        site: dataclasses.replace(asked, causal=causal[site.name])
+        if asked.causal is None and site.name in causal
+        else asked
+        for site in chosen
+    }
+    rows = [_row(site, by_site.get(site), length, model) for site in sites]
     return Plan(class_path(model), tuple(rows), length, cross)
 
 
@@ -118,8 +131,8 @@ def _row(site: Site, asked: Options | None, length: int, model: nn.Module) -> Ro
     after = sum(p.numel() for p in replacement.parameters())
     return Row(
         site.names, kind, site.adapter.name, settings, now, after,
-        _flops_before(source, length), core.cost(length).flops,
-        _note(site, settings, _owners(model, site)),
+        _flops_before(source, length), _flops_after(source, core, length),
+        _note(site, settings, getattr(source, "dropped", ()), _owners(model, site)),
     )  # fmt: skip
 
 
@@ -133,7 +146,17 @@ def _flops_now(site: Site, length: int) -> tuple[int, str]:
         return 0, str(error).partition(": ")[2]
 
 
-def _flops_before(source: Source, length: int) -> int:
+def _flops_after(source: Source | HeadsSource, core: Any, length: int) -> int:
+    """By the formula of the new attention; projections that stay are counted with it."""
+    if not hasattr(core, "cost"):
+        return 0
+    flops: int = core.cost(length).flops
+    if isinstance(core, HeadsPrimalAttention):
+        flops += _flops_before(source, length) - 4 * length**2 * core.num_heads * core.head_dim
+    return flops
+
+
+def _flops_before(source: Source | HeadsSource, length: int) -> int:
     inner = source.num_heads * source.head_dim
     return softmax_flops(length, source.embed_dim, inner, source.groups)
 
@@ -149,9 +172,11 @@ def _owners(model: nn.Module, site: Site) -> list[str]:
     ]
 
 
-def _note(site: Site, settings: dict[str, Any], owners: Sequence[str]) -> str:
-    notes = []
-    if settings["weights"] == "free" and not settings["causal"]:
+def _note(
+    site: Site, settings: dict[str, Any], dropped: Sequence[str], owners: Sequence[str]
+) -> str:
+    notes = [f"drops {what}" for what in dropped]
+    if settings.get("weights") == "free" and not settings["causal"]:
         notes.append("free weights " + ("ignore the context" if site.cross else "mix no positions"))
     if len(site.names) > 1:
         notes.append(f"shared by {len(site.names)} places, which stay shared")
@@ -164,7 +189,8 @@ def _line(row: Row, length: int) -> tuple[str, ...]:
     after = "as it is"
     if row.settings is not None:
         s = row.settings
-        after = f"primal {s['weights']}, rank {s['rank']}" + (", causal" if s["causal"] else "")
+        after = s.get("attention") or f"primal {s['weights']}, rank {s['rank']}"
+        after += ", causal" if s.get("causal") else ""
     return (
         row.name, row.kind, after,
         _change(row.parameters, row.parameters_after),

@@ -6,13 +6,16 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from ..adapters.base import Source
+from ..adapters.base import HeadsSource, Source
 from ..attention.base import check_positive
 from ..attention.primal.options import check_options
+from ..attention.registry import attention_info
 from ..names import check_choice, unknown
 from ..theory.features import FEATURE_MAPS
 
 DEFAULT_RANK = 32
+# what the place of the attention decides, and not the user
+_OURS = ("bias", "batch_first", "device", "dtype", "causal", "dropout")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +26,12 @@ class Options:
     which every position sees every other (or those before it).
     causal: whether the new layer is causal, by default what the old one was as far as one can see.
     start: "warm" takes over projections; "fresh" is the random start of the paper, for training
-    from scratch. The others are those of PrimalAttention.
+    from scratch. The others are those of PrimalAttention. With another `attention` of the registry
+    there are `causal`, `dropout` and `start`, and its own options.
     """
+
+    attention: str = "primal"
+    own: tuple[tuple[str, Any], ...] = ()  # of another attention
 
     rank: int | None = None
     weights: str | None = None
@@ -39,27 +46,59 @@ class Options:
     @classmethod
     def of(cls, options: dict[str, Any]) -> Options:
         """From keywords; an unknown one is an error that suggests the near name."""
-        known = [field.name for field in dataclasses.fields(cls)]
-        for name in options:
-            if name not in known:
-                raise ValueError(unknown("option of a conversion:", name, known))
+        name = options.get("attention", "primal")
+        if not isinstance(name, str):
+            raise TypeError(f"attention is a {type(name).__name__}; expected a name")
+        known = {field.name for field in dataclasses.fields(cls)} - {"own"}
+        if name != "primal":
+            known = {"attention", "causal", "dropout", "start"}
+            own = {n for n in attention_info(name).options if n not in _OURS}
+            given = tuple((n, value) for n, value in options.items() if n in own)
+            options = {n: value for n, value in options.items() if n not in own} | {"own": given}
+            known |= own | {"own"}
+        for option in options:
+            if option not in known:
+                raise ValueError(
+                    unknown("option of a conversion:", option, sorted(known - {"own"}))
+                )
         return cls(**options)
 
-    def resolve(self, source: Source) -> dict[str, Any]:
+    def resolve(self, source: Source | HeadsSource) -> dict[str, Any]:
         """The settings at one attention, fit for JSON and for `build_core`."""
         causal = source.causal if self.causal is None else self.causal
+        dropout = source.dropout if self.dropout is None else self.dropout
+        check_choice("start", self.start, ("warm", "fresh"))
+        if self.attention != "primal":
+            return self._of_another(causal, source.cross, dropout)
         if source.rotary and not causal:
             raise ValueError(
                 "causal=False for a decoder with rotary positions; expected None or True"
             )
         weights = "tied" if self.weights is None else self.weights
+        if isinstance(source, HeadsSource) and weights != "tied":
+            raise ValueError(
+                f'weights is {weights!r}; expected "tied", which works on the heads that this '
+                "attention makes"
+            )
         rank = self.rank
         if rank is None:
             rank = max(1, min(DEFAULT_RANK, source.head_dim // 2))
         check_options(rank, weights, self.anchors, self.rank_multi, self.anchor_rule, causal)
         check_choice("feature_map", self.feature_map, FEATURE_MAPS)
-        check_choice("start", self.start, ("warm", "fresh"))
         check_positive(rank=rank)
-        chosen = {"rank": rank, "weights": weights, "causal": causal}
-        dropout = source.dropout if self.dropout is None else self.dropout
-        return dataclasses.asdict(self) | chosen | {"dropout": dropout}
+        chosen = {"rank": rank, "weights": weights, "causal": causal, "dropout": dropout}
+        settings = dataclasses.asdict(self) | chosen
+        return {name: settings[name] for name in settings if name not in ("attention", "own")}
+
+    def _of_another(self, causal: bool, cross: bool, dropout: float) -> dict[str, Any]:
+        info = attention_info(self.attention)
+        for asked, able, what in (
+            (causal, info.causal, "causal"),
+            (cross, info.cross, "made for two sequences"),
+        ):
+            if asked and not able:
+                raise ValueError(f"attention {self.attention!r} cannot be {what}; expected another")
+        settings = {"attention": self.attention, "start": self.start, **dict(self.own)}
+        if "dropout" in info.options:
+            settings["dropout"] = dropout
+        return settings | ({"causal": causal} if info.causal else {})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from ..adapters.base import Adapter, Source, class_path, known_adapters
+from ..adapters.base import Adapter, HeadsSource, Source, class_path, known_adapters
 from ..adapters.converted import Converted, converted_layers
 
 Layers = str | int | range | slice | re.Pattern[str] | Callable[[str, nn.Module], bool]
@@ -39,7 +39,7 @@ class Site:
     def name(self) -> str:
         return self.names[0]
 
-    def read(self) -> Source:
+    def read(self) -> Source | HeadsSource:
         """What the attention computes; an error that names it where it cannot be converted."""
         try:
             source = self.adapter.read(self.module, self.parent)
@@ -184,8 +184,14 @@ def _no_match(layers: object, sites: list[Site]) -> str:
 def _nothing(model: nn.Module) -> str:
     """There is no attention that we know; name the classes that look like one."""
     looks = {class_path(m) for m in model.modules() if "attention" in type(m).__name__.lower()}
-    hint = f"; {', '.join(sorted(looks))} has no adapter, see register_adapter" if looks else ""
-    return f"no attention was found in {type(model).__name__}{hint}"
+    found = f"no attention was found in {type(model).__name__}"
+    if not looks:
+        return found
+    return (
+        f"{found}; {', '.join(sorted(looks))} has no adapter and calls neither transformers' "
+        "attention interface nor torch's scaled_dot_product_attention, so there is no place for "
+        "another attention; see register_adapter"
+    )
 
 
 def expect_converted(model: nn.Module, *, originals: bool = False) -> list[Converted]:
@@ -203,7 +209,7 @@ def expect_converted(model: nn.Module, *, originals: bool = False) -> list[Conve
                 f"{paths(model, layer)[0]} was loaded without its base, so its original is not "
                 "known; expected a model that was converted, or loaded with base=..."
             )
-        new, old = next(layer.primal.parameters()), next(original.parameters())
+        new, old = next(layer.parameters()), next(original.parameters())
         original.to(new.device)
         if new.dtype != old.dtype:  # not otherwise: a part may be of another type on purpose
             original.to(new.dtype)

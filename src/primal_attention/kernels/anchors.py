@@ -7,6 +7,7 @@ sequence has fewer valid positions than there are anchors: one layer serves ever
 from __future__ import annotations
 
 import functools
+from operator import floordiv
 from typing import Any
 
 import torch
@@ -19,33 +20,35 @@ from .ordering import valid_first
 from .reference import hide
 
 
-def sampled_positions(length: Tensor, n: int) -> Tensor:
+def sampled_positions(length: Tensor, n: int, rule: str = "sample") -> Tensor:
     """`round(linspace(0, L - 1, n))` for every L of length (B,), as (B, n), in exact integers.
 
-    Ties round to even. An empty sequence gets position 0.
+    Ties round to even; the rule "paper" rounds down. An empty sequence gets position 0.
     """
     steps = max(n - 1, 1)
     along = torch.arange(n, device=length.device) * (length - 1).clamp(min=0).unsqueeze(-1)
+    if rule == "paper":
+        return along // steps
     whole, twice = along // steps, 2 * (along % steps)
     return whole + (twice > steps).long() + ((twice == steps) & (whole % 2 == 1)).long()
 
 
-def _unmasked_positions(length: int, n: int, device: torch.device) -> Tensor:
+def _unmasked_positions(length: int, n: int, rule: str, device: torch.device) -> Tensor:
     if torch.compiler.is_compiling():
-        return sampled_positions(torch.full((1,), length, device=device), n)
-    return torch.tensor(_remembered_positions(length, n), device=device)
+        return sampled_positions(torch.full((1,), length, device=device), n, rule)
+    return torch.tensor(_remembered_positions(length, n, rule), device=device)
 
 
 @functools.lru_cache(maxsize=256)
-def _remembered_positions(length: int, n: int) -> tuple[tuple[int, ...], ...]:
+def _remembered_positions(length: int, n: int, rule: str) -> tuple[tuple[int, ...], ...]:
     """The numbers, not a tensor: that one would remember device modes and inference mode too."""
-    steps = max(n - 1, 1)
-    return (tuple(_round_half_even(i * (length - 1), steps) for i in range(n)),)
+    steps, cut = max(n - 1, 1), floordiv if rule == "paper" else _round_half_even
+    return (tuple(cut(i * (length - 1), steps) for i in range(n)),)
 
 
-def sampled_count(length: int, n: int) -> int:
+def sampled_count(length: int, n: int, rule: str = "sample") -> int:
     """How many different positions n sampled anchors have."""
-    return len({*_remembered_positions(length, n)[0]})
+    return len({*_remembered_positions(length, n, rule)[0]})
 
 
 def _round_half_even(a: int, b: int) -> int:
@@ -59,9 +62,9 @@ def anchor_weights(
     """x (B, N, d) itself, to be used from now on (see `sample_anchors`), and `W_e|X = F_X^T W_e`,
     transposed, (B, 2, h, s, p), of the parameters w (2, h, s, n)."""
     # a graph with a dynamic length must not ask how long the sequence is: eager mode first
-    summed = eager and rule == "sample" and shards.whole and w.shape[-1] > x.shape[1]
+    summed = eager and rule != "mean" and shards.whole and w.shape[-1] > x.shape[1]
     if summed and x.device.type in ("cpu", "cuda"):  # where there are sums of rows
-        return x, spread_projections(x, ignore, w)
+        return x, spread_projections(x, ignore, w, rule)
     x, rows = anchor_rows(x, ignore, w.shape[-1], rule, shards)
     return x, anchor_projections(rows, w)
 
@@ -74,8 +77,8 @@ def anchor_rows(
     if rule == "mean":
         return x, mean_anchors(hide(x, ignore), ignore, n, shards)
     if not shards.whole:
-        return x, _sharded_sample(x, ignore, n, shards)
-    x, rows = sample_anchors(x, ignore, n)
+        return x, _sharded_sample(x, ignore, n, rule, shards)
+    x, rows = sample_anchors(x, ignore, n, rule)
     if ignore is not None:
         rows = rows.masked_fill(ignore.all(-1)[:, None, None], 0.0)
     return x, rows
@@ -92,7 +95,7 @@ def anchor_projections(rows: Tensor, w: Tensor) -> Tensor:
     return projections
 
 
-def spread_projections(x: Tensor, ignore: Tensor | None, w: Tensor) -> Tensor:
+def spread_projections(x: Tensor, ignore: Tensor | None, w: Tensor, rule: str = "sample") -> Tensor:
     """`anchor_projections` of the sampled rows of x (B, N, d) where anchors outnumber positions.
 
     Every row is then taken many times, so the weights of its anchors are summed first:
@@ -101,12 +104,12 @@ def spread_projections(x: Tensor, ignore: Tensor | None, w: Tensor) -> Tensor:
     sides, heads, rank, n = w.shape
     rows = widen(w.permute(3, 1, 0, 2).reshape(n, -1))  # (n, h * 2 * s)
     if ignore is None:
-        at = _unmasked_positions(x.shape[1], n, x.device)
+        at = _unmasked_positions(x.shape[1], n, rule, x.device)
         seats = torch.arange(x.shape[1], device=x.device).unsqueeze(0)
         spread = _Spread.apply(rows, torch.searchsorted(at, seats), at).to(x.dtype)  # (1, N, .)
         return anchor_projections(x, spread[0].t().view(heads, sides, rank, -1).transpose(0, 1))
     valid = ~ignore
-    among_valid = sampled_positions(valid.sum(-1), n)
+    among_valid = sampled_positions(valid.sum(-1), n, rule)
     # the anchors before every position, which are those before the valid positions before it
     before = torch.searchsorted(among_valid, valid.cumsum(-1) - valid.long())
     at = valid_first(ignore)[0].gather(1, among_valid)
@@ -139,7 +142,9 @@ class _Spread(torch.autograd.Function):
         return functional.embedding_bag(at, g.flatten(0, 1), mode="sum"), None, None
 
 
-def sample_anchors(x: Tensor, ignore: Tensor | None, n: int) -> tuple[Tensor, Tensor]:
+def sample_anchors(
+    x: Tensor, ignore: Tensor | None, n: int, rule: str = "sample"
+) -> tuple[Tensor, Tensor]:
     """n evenly spaced valid rows of x (B, N, d): returns x itself and rows (B, n, d).
 
     The x that is returned must be used in place of the argument: in the backward pass the few rows'
@@ -147,9 +152,9 @@ def sample_anchors(x: Tensor, ignore: Tensor | None, n: int) -> tuple[Tensor, Te
     """
     batch, length, width = x.shape
     if ignore is None:
-        at = _unmasked_positions(length, n, x.device).expand(batch, n)
+        at = _unmasked_positions(length, n, rule, x.device).expand(batch, n)
     else:
-        among_valid = sampled_positions((~ignore).sum(-1), n)
+        among_valid = sampled_positions((~ignore).sum(-1), n, rule)
         at = valid_first(ignore)[0].gather(1, among_valid)
     transformed = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
     if transformed or not (x.requires_grad and torch.is_grad_enabled()):
@@ -175,11 +180,13 @@ class _Rows(torch.autograd.Function):
         return g.scatter_add_(1, index, g_rows), None
 
 
-def _sharded_sample(x: Tensor, ignore: Tensor | None, n: int, shards: WholeSequence) -> Tensor:
+def _sharded_sample(
+    x: Tensor, ignore: Tensor | None, n: int, rule: str, shards: WholeSequence
+) -> Tensor:
     """The sampled rows where x is this worker's part of the sequences; only rows travel."""
     own = WHOLE.count(x, ignore).unsqueeze(-1)  # (B, 1)
     first, total = shards.number(torch.zeros_like(own), own.squeeze(-1))
-    at = sampled_positions(total, n) - first  # (B, n), counted from this part's first
+    at = sampled_positions(total, n, rule) - first  # (B, n), counted from this part's first
     here = (at >= 0) & (at < own)
     at = at.clamp(min=0).minimum((own - 1).clamp(min=0))
     if ignore is not None:

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..theory.features import Cosine, FeatureMap
+from ..theory.features import Cosine, Elu, FeatureMap
 from . import passes
 from .folded import attend_folded, features_are_cheaper, fold_weights
 from .maps import Maps as Maps
@@ -78,9 +78,9 @@ def native_map(feature_map: FeatureMap) -> int | None:
     b = 2; None where they have it not."""
     if isinstance(feature_map, Cosine):
         return ops.COSINE
-    fixed = getattr(feature_map, "log_power", None) is None
-    power = getattr(feature_map, "power", None) if fixed else None
-    return {1.0: ops.ELU, 2.0: ops.SQUARED_ELU}.get(power)  # type: ignore[arg-type]
+    if not isinstance(feature_map, Elu) or feature_map.log_power is not None:
+        return None
+    return {1.0: ops.ELU, 2.0: ops.SQUARED_ELU}.get(feature_map.power)
 
 
 def _knows_native(x: Tensor, dtype: torch.dtype, feature_map: FeatureMap, weights: Weights) -> bool:

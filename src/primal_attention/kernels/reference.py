@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..theory.features import FeatureMap
+from ..theory.features import SMALLEST_NORM, FeatureMap
 from ..theory.precision import widen
 from .scan import causal_scan_both
 
@@ -22,10 +22,21 @@ def features(x: Tensor, w_in: Tensor, b_in: Tensor | None, feature_map: FeatureM
     w_in, b_in: as `feature_map.fold` has scaled them. Positive features are kept in float32 at
     least: they range beyond half precision.
     """
+    x = unit_rows(x) if feature_map.unit_rows else x
     qk = F.linear(x, w_in, b_in)  # (B, N, 2d)
     heads = qk.unflatten(-1, (2, -1, feature_map.head_dim))  # (B, N, z, h, p)
     heads = heads.permute(0, 2, 3, 1, 4)
     return feature_map.features(widen(heads) if feature_map.positive else heads)
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    """`x / rms(x)` for every row of (..., d); a row without a direction is zero, as is its
+    gradient."""
+    wide = widen(x)
+    square = wide.square().sum(-1, keepdim=True)
+    alive = square > SMALLEST_NORM**2
+    factor = torch.where(alive, torch.where(alive, square / x.shape[-1], 1.0).rsqrt(), 0.0)
+    return (wide * factor).to(x.dtype)
 
 
 def hide(tensor: Tensor, ignore: Tensor | None) -> Tensor:

@@ -1,5 +1,6 @@
 """Networks assembled from attentions."""
 
 from .classifier import SequenceClassifier
+from .series_net import SeriesNet
 
-__all__ = ["SequenceClassifier"]
+__all__ = ["SequenceClassifier", "SeriesNet"]

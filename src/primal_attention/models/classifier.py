@@ -14,11 +14,13 @@ from .dropout import Dropout
 from .embedding import SeriesEmbedding, TokenEmbedding
 from .encoder import Activation, Norm, make_encoder
 from .heads import FlattenHead, MeanHead, MLPHead
-from .packing import pack
+from .packing import Packing, pack
 from .positions import LearnedPositions, SinusoidalPositions
 
 PositionKind = Literal["learned", "sinusoidal", "none"]
 HeadKind = Literal["mean", "flatten", "mlp"]
+PaddingKind = Literal["ignored", "seen"]
+PooledKind = Literal["valid", "padded"]
 RANK = 20  # of primal layers whose options do not say
 
 
@@ -37,6 +39,10 @@ class SequenceClassifier(nn.Module):
     layers after the mean; `"flatten"` is the paper's linear layer of all `max_length` positions at
     once. With `pairs` a case is two sequences, (B, 2, N) or (B, 2, N, channels), each encoded by
     itself and classified together by the head "mlp" from `[a, b, a * b, a - b]`.
+
+    Two options give up that promise, as published models do: `padding="seen"` (time series) fills
+    every sequence with zeros up to `max_length`, and the attentions see them as any other position;
+    `pooled="padded"` divides the sum over the valid positions by `max_length`.
     """
 
     def __init__(
@@ -57,6 +63,8 @@ class SequenceClassifier(nn.Module):
         positions: PositionKind = "learned",
         head: HeadKind = "mean",
         pairs: bool = False,
+        padding: PaddingKind = "ignored",
+        pooled: PooledKind = "valid",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -69,11 +77,16 @@ class SequenceClassifier(nn.Module):
         check_choice("activation", activation, get_args(Activation))
         check_choice("positions", positions, get_args(PositionKind))
         check_choice("head", head, get_args(HeadKind))
+        check_choice("padding", padding, get_args(PaddingKind))
+        check_choice("pooled", pooled, get_args(PooledKind))
+        if padding == "seen" and channels is None:
+            raise ValueError('padding is "seen"; expected "ignored" for tokens')
         if pairs and head != "mlp":
             raise ValueError(f"head is {head!r}; expected 'mlp', the one for pairs")
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         self.max_length, self.channels, self.vocabulary = max_length, channels, vocabulary
-        self.pairs = pairs
+        self.pairs, self.padding = pairs, padding
+        length = max_length if pooled == "padded" else None
         self.embedding = _embedding(channels, vocabulary, width, **place)
         kinds = {"learned": LearnedPositions, "sinusoidal": SinusoidalPositions}
         table = None if positions == "none" else kinds[positions](max_length, width, **place)
@@ -87,9 +100,11 @@ class SequenceClassifier(nn.Module):
         )  # fmt: skip
         self.head: nn.Module
         if head == "mean":
-            self.head = MeanHead(width, classes, **place)
+            self.head = MeanHead(width, classes, length=length, **place)
         elif head == "mlp":
-            self.head = MLPHead(width, classes, hidden=feedforward, pairs=pairs, **place)
+            self.head = MLPHead(
+                width, classes, hidden=feedforward, pairs=pairs, length=length, **place
+            )
         else:
             self.head = FlattenHead(
                 width, classes, max_length=max_length, activation=act, dropout=dropout, **place
@@ -111,10 +126,14 @@ class SequenceClassifier(nn.Module):
                 f"a sequence has length {packing.length}; expected at most max_length = "
                 f"{self.max_length}"
             )
+        seen = packing  # what the encoder knows of the padding
+        if self.padding == "seen":
+            rows, packing = packing.padded(rows, self.max_length)
+            seen = Packing(packing.batch, packing.length)
         rows = self.embedding(rows)
         if self.positions is not None:
-            rows = self.positions(rows, packing)
-        rows = self.encoder(self.dropout(rows), packing)
+            rows = self.positions(rows, seen)
+        rows = self.encoder(self.dropout(rows), seen)
         logits: Tensor = self.head(rows, packing)
         return logits
 

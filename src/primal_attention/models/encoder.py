@@ -13,13 +13,13 @@ from .feedforward import FeedForward
 from .options import Place, attention_settings
 from .packing import Packing
 
-Norm = Literal["post", "pre"]
+Norm = Literal["post", "pre", "post-last"]
 Activation = Literal["gelu", "relu"]
 
 
 class EncoderLayer(nn.Module):
     """Attention and feed-forward, each with dropout, a residual and a LayerNorm: after the sum
-    (norm="post", the paper's) or before the part (norm="pre")."""
+    (norm="post") or before the part (norm="pre")."""
 
     def __init__(
         self,
@@ -55,13 +55,14 @@ class EncoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Layers in turn; with norm="pre" a last LayerNorm, since nothing has normed their sum."""
+    """Layers in turn; with norm="pre" a last LayerNorm, since nothing has normed their sum, and
+    with "post-last", the paper's, one more."""
 
     def __init__(self, layers: Sequence[EncoderLayer], width: int, **place: Unpack[Place]) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        pre = any(layer.norm == "pre" for layer in layers)
-        self.last_norm = nn.LayerNorm(width, **place) if pre else nn.Identity()
+        plain = all(layer.norm == "post" for layer in layers)
+        self.last_norm = nn.Identity() if plain else nn.LayerNorm(width, **place)
 
     def forward(self, rows: Tensor, packing: Packing) -> Tensor:
         for layer in self.layers:

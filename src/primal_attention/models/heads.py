@@ -13,9 +13,12 @@ from .options import Place
 from .packing import Packing
 
 
-def mean_of_valid(rows: Tensor, packing: Packing) -> Tensor:
-    """The mean over the valid positions of each sequence, (B, d); that of an empty one is 0."""
+def mean_of_valid(rows: Tensor, packing: Packing, length: int | None = None) -> Tensor:
+    """The mean over the valid positions of each sequence, (B, d); that of an empty one is 0. With a
+    length, their sum is divided by that."""
     sequences = packing.unpack_zeroed(rows)  # (B, N, d)
+    if length is not None:
+        return sequences.sum(1) / length
     if packing.padding is None:
         return sequences.mean(1)
     count = (~packing.padding).sum(-1, keepdim=True).clamp(min=1)
@@ -23,14 +26,17 @@ def mean_of_valid(rows: Tensor, packing: Packing) -> Tensor:
 
 
 class MeanHead(nn.Module):
-    """The mean over the valid positions, then one linear layer."""
+    """The mean over the valid positions (see `mean_of_valid`), then one linear layer."""
 
-    def __init__(self, width: int, classes: int, **place: Unpack[Place]) -> None:
+    def __init__(
+        self, width: int, classes: int, *, length: int | None = None, **place: Unpack[Place]
+    ) -> None:
         super().__init__()
+        self.length = length
         self.output = nn.Linear(width, classes, **place)
 
     def forward(self, rows: Tensor, packing: Packing) -> Tensor:
-        logits: Tensor = self.output(mean_of_valid(rows, packing))
+        logits: Tensor = self.output(mean_of_valid(rows, packing, self.length))
         return logits
 
 
@@ -40,16 +46,23 @@ class MLPHead(nn.Module):
     `[a, b, a * b, a - b]` of their means a and b."""
 
     def __init__(
-        self, width: int, classes: int, *, hidden: int, pairs: bool = False, **place: Unpack[Place]
+        self,
+        width: int,
+        classes: int,
+        *,
+        hidden: int,
+        pairs: bool = False,
+        length: int | None = None,
+        **place: Unpack[Place],
     ) -> None:
         super().__init__()
-        self.pairs = pairs
+        self.pairs, self.length = pairs, length
         features = 4 * width if pairs else width
         self.hidden = nn.Linear(features, hidden, **place)
         self.output = nn.Linear(hidden, classes, **place)
 
     def forward(self, rows: Tensor, packing: Packing) -> Tensor:
-        features = mean_of_valid(rows, packing)
+        features = mean_of_valid(rows, packing, self.length)
         if self.pairs:
             a, b = features.unflatten(0, (-1, 2)).unbind(1)
             features = torch.cat([a, b, a * b, a - b], -1)  # (B, 4 d)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from ..kernels.ordering import valid_first
 
@@ -36,6 +37,17 @@ class Packing(NamedTuple):
             return sequences
         rows: Tensor = _Take.apply(sequences.flatten(0, 1), self.places)
         return rows
+
+    def padded(self, rows: Tensor, length: int) -> tuple[Tensor, Packing]:
+        """Rows (..., c) as sequences (B, length, c) with zero in the padding, which then is at the
+        end of them and still known, but no longer left out."""
+        sequences = F.pad(self.unpack_zeroed(rows), (0, 0, 0, length - self.length))
+        padding = self.padding
+        if padding is None and length > self.length:
+            padding = torch.zeros(self.batch, self.length, dtype=torch.bool, device=rows.device)
+        if padding is not None:
+            padding = F.pad(padding, (0, length - self.length), value=True)
+        return sequences, Packing(self.batch, length, padding)
 
     def unpack_zeroed(self, rows: Tensor) -> Tensor:
         """Rows (..., d) as sequences (B, N, d) with zero in the padding."""

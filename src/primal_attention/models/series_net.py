@@ -1,8 +1,9 @@
 """A small net for time series: convolutions find shapes, attention relates them.
 
-stem: convolutions of 3, 9 and 21 taps -> batch norm -> GELU -> mean of every few positions, so that
-at most TOKENS are left -> residual dilated convolutions -> learned positions -> pre-norm attention
-layers -> mean -> dropout -> linear.
+mean of every few positions, so that at most POSITIONS are left; above CHANNELS a linear layer, so
+that CHANNELS are left -> convolutions of 3, 9 and 21 taps -> batch norm -> GELU -> mean of every
+few positions, so that at most TOKENS are left -> residual dilated convolutions -> learned positions
+-> pre-norm attention layers -> mean -> dropout -> linear.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..attention.base import check_positive
-from .classifier import RANK
 from .dropout import Dropout
 from .encoder import make_encoder
 from .heads import mean_of_valid
 from .packing import Packing, pack
 from .positions import LearnedPositions
 
+POSITIONS = 400  # that the stem sees at most
+CHANNELS = 64  # likewise
 TOKENS = 64  # that attention sees at most
 STEM = (3, 9, 21)  # taps
 TAPS = 5  # of the residual convolutions
@@ -32,7 +34,8 @@ class SeriesNet(nn.Module):
     """Logits of time series (B, N, channels) of up to `max_length` positions.
 
     `attention` names the attention of every layer, first layer first, `attention_options` are those
-    of each NAME, as in `SequenceClassifier`. In evaluation a series gives the same logits alone and
+    of each NAME, as in `SequenceClassifier`; the rank is half the width of a head where they do not
+    say. In evaluation a series gives the same logits alone and
     padded in a batch, wherever the padding stands; in training the batch norm sees all valid
     positions of the batch and no padding.
     """
@@ -61,12 +64,16 @@ class SeriesNet(nn.Module):
             raise ValueError(f"width is {width}; expected at least {len(STEM)}, one per stem")
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         self.channels, self.max_length = channels, max_length
-        self.factor = -(-max_length // TOKENS)  # positions that become one token
-        tokens = -(-max_length // self.factor)
+        self.thinning = -(-max_length // POSITIONS)  # positions that become one
+        seen = -(-max_length // self.thinning)
+        self.factor = -(-seen // TOKENS)  # of them, that become one token
+        tokens = -(-seen // self.factor)
+        inner = min(channels, CHANNELS)
+        self.mixing = nn.Linear(channels, inner, **place) if channels > inner else nn.Identity()
         share = width // len(STEM)
         outputs = [width - share * (len(STEM) - 1), *[share] * (len(STEM) - 1)]
         self.stem = nn.ModuleList(
-            nn.Conv1d(channels, out, taps, padding=taps // 2, **place)
+            nn.Conv1d(inner, out, taps, padding=taps // 2, **place)
             for out, taps in zip(outputs, STEM, strict=True)
         )
         self.stem_norm = nn.BatchNorm1d(width, **place)
@@ -78,7 +85,7 @@ class SeriesNet(nn.Module):
         self.positions = LearnedPositions(tokens, width, **place)
         self.encoder = make_encoder(
             attention, attention_options, width=width, heads=heads, feedforward=feedforward,
-            activation=nn.GELU(), dropout=dropout, norm="pre", primal={"rank": RANK},
+            activation=nn.GELU(), dropout=dropout, norm="pre", primal={},
             settings={"max_length": tokens}, **place,
         )  # fmt: skip
         self.dropout = Dropout(dropout)
@@ -86,6 +93,11 @@ class SeriesNet(nn.Module):
 
     def forward(self, inputs: Tensor, padding: Tensor | None = None) -> Tensor:
         """Logits (B, classes); padding (B, N) bool, True marks positions to ignore."""
+        logits: Tensor = self.output(self.dropout(self.embed(inputs, padding)))
+        return logits
+
+    def embed(self, inputs: Tensor, padding: Tensor | None = None) -> Tensor:
+        """The features (B, width) that the logits are linear in."""
         self._check(inputs, padding)
         rows, packing = pack(inputs, padding)
         if packing.length > self.max_length:
@@ -93,16 +105,15 @@ class SeriesNet(nn.Module):
                 f"a series has length {packing.length}; expected at most max_length = "
                 f"{self.max_length}"
             )
-        x = packing.unpack_zeroed(rows).mT  # (B, C, N), zero behind the end
+        rows, packing = _pooled(rows, packing, self.thinning)
+        x = packing.unpack_zeroed(self.mixing(rows)).mT  # (B, C, N), zero behind the end
         x = torch.cat([convolution(x) for convolution in self.stem], 1)  # (B, d, N)
         rows = F.gelu(_normed(self.stem_norm, packing.pack(x.mT)))
         rows, packing = _pooled(rows, packing, self.factor)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             found = convolution(packing.unpack_zeroed(rows).mT).mT  # (B, n, d)
             rows = rows + F.gelu(_normed(norm, packing.pack(found)))
-        rows = self.encoder(self.positions(rows, packing), packing)
-        logits: Tensor = self.output(self.dropout(mean_of_valid(rows, packing)))
-        return logits
+        return mean_of_valid(self.encoder(self.positions(rows, packing), packing), packing)
 
     def _check(self, inputs: Tensor, padding: Tensor | None) -> None:
         if inputs.dim() != 3 or inputs.shape[2] != self.channels or inputs.shape[1] == 0:

@@ -219,6 +219,10 @@ class Objective(ABC, Generic[Config, Batch]):
     def evaluate(self, fabric: Fabric, model: nn.Module, epoch: int) -> Found:
         """What a model is worth after an epoch. All processes call it and find the same."""
 
+    def may_choose(self, epoch: int) -> bool:
+        """Whether an epoch may be the best one."""
+        return True
+
     def rank(self, numbers: Mapping[str, float]) -> tuple[float, ...]:
         """Orders epochs by the metrics that are kept of them: greater is better."""
         return tuple(numbers[name] for name in self.kept)

@@ -80,6 +80,7 @@ class EngineConfig:
         "weights": ("data", "free", "tied"),
         "feature_map": FEATURE_MAPS,
         "activation": ("gelu", "relu"),
+        "ksvd_square": ("sample", "batch"),
         "optimizer": ("radam", "adam", "adamw"),
         "schedule": ("constant", "cosine", "linear"),
         "precision": ("32-true", "64-true", "bf16-mixed", "bf16-true"),
@@ -107,6 +108,9 @@ class EngineConfig:
     feature_map: str = of_attention("cosine", f"Feature map: {', '.join(FEATURE_MAPS)}.")
     rank: int = of_attention(20, "Number s of singular directions of a primal layer.")
     eta: float = of_attention(0.1, "Weight of the KSVD loss.")
+    ksvd_square: str = of_attention(
+        "sample", "The KSVD loss squares J of each sample, or its mean over the batch (batch)."
+    )
     options: Mapping[str, Mapping[str, Any]] = field(
         default_factory=dict,
         metadata={"panel": "", "help": "Further options of attentions.", "flag": ""},
@@ -169,6 +173,11 @@ class EngineConfig:
             if not fits(getattr(self, name)):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected {expected}")
         self._check_attention()
+        if self.ksvd_square == "batch" and self.devices * self.nodes > 1:
+            raise ValueError(
+                f"ksvd_square is 'batch' with {self.devices * self.nodes} processes; expected "
+                "'sample', or one process that has the whole batch"
+            )
         if self.width % self.heads:
             raise ValueError(
                 f"heads is {self.heads}; expected a divisor of the width, {self.width}"

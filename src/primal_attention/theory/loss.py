@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .entry import Entry
 from .ledger import Ledger
 from .objective import Positions, check_positions
-from .squares import sum_of_squares
+from .squares import Square, sum_of_squares
 
 
 def ksvd_loss(
@@ -19,6 +19,7 @@ def ksvd_loss(
     reduction: Literal["mean", "sum"] = "mean",
     *,
     positions: Positions = "mean",
+    square: Square = "sample",
 ) -> Tensor:
     """`sum_l J_l^2` or `mean_l J_l^2` over the primal layers l of a model, a scalar.
 
@@ -30,11 +31,14 @@ def ksvd_loss(
     forwards since the last backward pass (two documents through one encoder count as one batch).
     `positions="mean"` divides the sums over positions by their number, so that eta means the same
     at every length; `"sum"` is the letter of (11). `reduction="sum"` over layers is the letter of
-    (10).
+    (10). `square="batch"` squares the mean of J_l over the samples instead, as the published code
+    of the Long-Range Arena does: it is 0 also where J cancels between samples.
     """
     if reduction not in ("mean", "sum"):
         raise ValueError(f'reduction is {reduction!r}; expected "mean" or "sum"')
     check_positions(positions)
+    if square not in get_args(Square):
+        raise ValueError(f'square is {square!r}; expected "sample" or "batch"')
     modules = [(m, getattr(m, "ledger", None)) for m in model.modules()]
     layers = [(m, ledger) for m, ledger in modules if isinstance(ledger, Ledger)]
     if not layers:
@@ -54,7 +58,7 @@ def ksvd_loss(
             "there too; leave out a part that is not trained by ksvd_loss(part_that_is)"
         )
     share = 1.0 / len(recorded) if reduction == "mean" else 1.0
-    return sum_of_squares([_joined(entries) for _, entries in recorded], positions, share)
+    return sum_of_squares([_joined(entries) for _, entries in recorded], positions, share, square)
 
 
 def _lost(layer: nn.Module, entries: Sequence[Entry]) -> bool:

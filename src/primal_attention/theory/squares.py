@@ -4,7 +4,7 @@ of the graph with a closed form for all layers of a shape."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -12,11 +12,16 @@ from torch import Tensor
 from .entry import Count, Entry
 from .objective import Positions
 
+Square = Literal["sample", "batch"]  # what is squared: J of each sample, or their mean
 
-def sum_of_squares(layers: Sequence[Entry], positions: Positions, share: float) -> Tensor:
-    """`share * sum_l mean_b J_l^2`, a scalar. An entry holds all samples of one layer."""
-    if not _one_node_serves(layers):
-        return plain_sum_of_squares(layers, positions, share)
+
+def sum_of_squares(
+    layers: Sequence[Entry], positions: Positions, share: float, square: Square = "sample"
+) -> Tensor:
+    """`share * sum_l mean_b J_l^2`, or of the batch `share * sum_l (mean_b J_l)^2`, a scalar. An
+    entry holds all samples of one layer."""
+    if square == "batch" or not _one_node_serves(layers):
+        return plain_sum_of_squares(layers, positions, share, square)
     shapes: dict[tuple[Any, ...], list[Entry]] = {}
     for entry in layers:
         shape = entry.terms.shape, entry.terms.dtype, _common_counts(entry)
@@ -42,16 +47,20 @@ def _one_node_serves(layers: Sequence[Entry]) -> bool:
 # -- plainly: the truth of the closed form ---------------------------------------------------------
 
 
-def plain_sum_of_squares(layers: Sequence[Entry], positions: Positions, share: float) -> Tensor:
+def plain_sum_of_squares(
+    layers: Sequence[Entry], positions: Positions, share: float, square: Square = "sample"
+) -> Tensor:
     """The same in differentiable operations."""
-    losses = [_layer_loss(entry, positions) for entry in layers]
+    losses = [_layer_loss(entry, positions, square) for entry in layers]
     return share * torch.stack([loss.to(losses[0].device) for loss in losses]).sum()
 
 
-def _layer_loss(entry: Entry, positions: Positions) -> Tensor:
-    """The mean over samples of the squared mean over heads of J."""
-    squares, present = entry.objectives(positions).mean(-1).square(), entry.present()
-    return torch.where(present, squares, 0.0).sum() / present.sum().clamp(min=1)
+def _layer_loss(entry: Entry, positions: Positions, square: Square) -> Tensor:
+    """The mean over samples of the squared mean over heads of J, or the square of the mean."""
+    j, present = entry.objectives(positions).mean(-1), entry.present()
+    values = j.square() if square == "sample" else j
+    mean = torch.where(present, values, 0.0).sum() / present.sum().clamp(min=1)
+    return mean if square == "sample" else mean.square()
 
 
 # -- in closed form --------------------------------------------------------------------------------

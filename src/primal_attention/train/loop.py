@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from ..runs.errors import NotFiniteError
 from ..tasks.objective import Found, Objective
 from ..theory.loss import ksvd_loss
+from ..theory.squares import Square
 from .average import Average, in_use
 from .config import EngineConfig
 from .diagnose import describe
@@ -89,6 +90,7 @@ class Loop:
         self.batches = config.epoch_steps or self.pass_batches  # of an epoch
         self.steps = self.batches * config.epochs
         self.eta = config.eta if "primal" in config.attention else 0.0
+        self.square = cast(Square, config.ksvd_square)
         self.stop = self.stopped = False
         self._began = time.monotonic()
         self._parameters = [p for p in model.parameters() if p.requires_grad]
@@ -135,7 +137,7 @@ class Loop:
         # without a share: somebody's case with weight zero, since all must take part
         batch = fabric.to_device(self.examples.__getitems__(own or indices[:1]))
         task = self.objective.loss(self.model, batch)
-        ksvd = ksvd_loss(self.model) if self.eta else None
+        ksvd = ksvd_loss(self.model, square=self.square) if self.eta else None
         weights = self._weights(own, indices)
         self.optimizer.zero_grad()
         fabric.backward(self._total(task, ksvd, weights))
@@ -232,7 +234,7 @@ class Loop:
         with in_use(self.average, self.model):
             found = self.objective.evaluate(self.fabric, self.model, progress.epoch)
             layers = self._primal_layers()
-        if self.objective.kept:
+        if self.objective.kept and self.objective.may_choose(progress.epoch):
             self._choose(found)
         self.last, best = found, progress.best
         progress.last = self._named(found.metrics[measure.key])
@@ -262,11 +264,12 @@ class Loop:
 
     def _choose(self, found: Found) -> None:
         """Keep the epoch if it is better than those before."""
-        numbers = {name: found.metrics[name] for name in self.objective.kept}
+        kept = {name: found.metrics[name] for name in self.objective.kept}
+        numbers = {"epoch": self.progress.epoch, **kept}
         best, rank = self.progress.best, self.objective.rank
         if best is not None and rank(numbers) <= rank(best):
             return
-        self.progress.best = {"epoch": self.progress.epoch, **numbers}
+        self.progress.best = numbers
         for name, tensor in self.weights().items():
             if name in self.best_weights:
                 self.best_weights[name].copy_(tensor)

@@ -57,7 +57,8 @@ def positions(batch=2, start=0, length=N):
 def naive(layer, x, rotation):
     """One sequence (N, d), one position and head at a time."""
     out = []
-    qk = (x @ layer.in_proj_weight.T + layer.in_proj_bias).unflatten(-1, (2, HEADS, P))
+    rows = x / x.square().mean(-1, keepdim=True).sqrt() if layer.feature_map.unit_rows else x
+    qk = (rows @ layer.in_proj_weight.T + layer.in_proj_bias).unflatten(-1, (2, HEADS, P))
     q, k = qk[:, 0].transpose(0, 1), qk[:, 1].transpose(0, 1)  # (h, N, p)
     if layer.weights == "tied":
         q, k = (t[0] for t in rotate(q[None], k[None], *rotation))

@@ -11,12 +11,11 @@ import copy
 import json
 
 import torch
-from torch import nn
 
 import primal_attention as pa
 from primal_attention.kernels.triton import launch
 from primal_attention.kernels.triton.switch import interpreted
-from primal_attention.theory.features import FeatureMap
+from primal_attention.theory.features import Elu
 
 DEVICE = "cpu" if interpreted() else "cuda"
 CASES = {  # width, heads, rank, batch, length
@@ -30,19 +29,6 @@ CASES = {  # width, heads, rank, batch, length
     "data cosine masked": ("data", 0, (16, 2, 3, 2, 35)),
     "data cosine bfloat16": ("data", 0, (16, 2, 3, 2, 35)),
 }
-
-
-class Elu(FeatureMap):
-    """`(elu(z) + 1)^power`."""
-
-    positive = True
-
-    def __init__(self, head_dim: int, power: int) -> None:
-        super().__init__(head_dim, head_dim)
-        self.power = float(power)
-
-    def forward(self, z):
-        return (nn.functional.elu(z) + 1.0) ** self.power
 
 
 def step(layer, x, ignore, probe):
@@ -60,7 +46,8 @@ def errors(name):
     weights, power, (width, heads, rank, batch, length) = CASES[name]
     dtype = torch.bfloat16 if "bfloat16" in name else torch.float32
     torch.manual_seed(0)
-    options = {"feature_map": Elu(width // heads, power) if power else "cosine"}
+    focusing = Elu(width // heads, heads, sharpness=1.0, power=power) if power else None
+    options = {"feature_map": focusing or "cosine"}
     layer = pa.PrimalAttention(width, heads, rank=rank, weights=weights, **options)
     with torch.no_grad():
         for bias in (layer.in_proj_bias, layer.out_proj.bias):

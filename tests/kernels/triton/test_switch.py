@@ -5,16 +5,7 @@ import torch
 
 from primal_attention.kernels.triton import switch
 from primal_attention.kernels.triton.switch import Layer, map_number, serves
-from primal_attention.theory.features import Cosine, FeatureMap
-
-
-class Power(FeatureMap):
-    positive = True
-
-    def __init__(self, power, log_power=None):
-        super().__init__(16, 16)
-        self.power, self.log_power = power, log_power
-
+from primal_attention.theory.features import Cosine, Elu
 
 TIED, FREE = Layer(True, 8, 0.0), Layer(False, 8, 0.0)
 
@@ -33,10 +24,10 @@ def x():
 
 def test_numbers_of_maps():
     assert map_number(Cosine(16)) == 0
-    assert map_number(Power(1.0)) == 1
-    assert map_number(Power(2.0)) == 2
-    assert map_number(Power(3.0)) is None
-    assert map_number(Power(2.0, log_power=torch.zeros(1))) is None
+    assert map_number(Elu(16, power=1.0)) == 1
+    assert map_number(Elu(16, power=2.0)) == 2
+    assert map_number(Elu(16, power=3.0)) is None
+    assert map_number(Elu(16, learn_power=True)) is None
 
 
 def test_off_unless_asked_for(monkeypatch, wanted, x):
@@ -51,9 +42,9 @@ def test_off_without_a_gpu(monkeypatch, wanted, x):
 
 
 def test_what_is_served(wanted, x):
-    assert serves(x, torch.bfloat16, Power(2.0), TIED)
+    assert serves(x, torch.bfloat16, Elu(16, power=2.0), TIED)
     assert serves(x, x.dtype, Cosine(16), FREE)
-    assert not serves(x, x.dtype, Power(2.0), FREE)
+    assert not serves(x, x.dtype, Elu(16, power=2.0), FREE)
     assert not serves(x, torch.float16, Cosine(16), FREE)
     assert not serves(x, torch.float64, Cosine(16), FREE)
     assert not serves(x, x.dtype, Cosine(16), FREE._replace(dropout=0.1))

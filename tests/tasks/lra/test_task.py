@@ -99,13 +99,16 @@ def test_recipes_are_settings(name, recipe, task):
     assert config.epochs * config.epoch_steps == plan.steps
     assert (config.width, config.heads, config.feedforward) == (64, 2, 128)
     assert (config.norm, config.lr, config.schedule) == ("pre", 1e-4, "linear")
-    assert config.batching == {"default": "bucket", "paper": "random"}[recipe]
+    assert config.batching == {"default": "bucket", "paper": "fixed"}[recipe]
     assert config.batching in CHOICES["batching"]
 
 
 def test_paper_settings(task):
     listops = task("listops")
     assert listops.recipe("paper", BOTH) | {"rank": 20, "eta": 0.1} == listops.recipe("paper", BOTH)
+    published = {"pooled": "padded", "token_start": "small", "ksvd_square": "batch"}
+    assert listops.recipe("paper", BOTH).items() >= published.items()
+    assert not published.keys() & listops.recipe("default", BOTH).keys()
     last = task("text").recipe("paper", LAST)
     assert (last["rank"], last["eta"]) == (30, 0.1)
     assert task("image").recipe("paper", ("softmax", "softmax"))["eta"] == 0.0

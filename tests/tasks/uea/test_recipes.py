@@ -73,7 +73,12 @@ def test_settings_that_differ_from_set_to_set():
     }
     for key, value in {"optimizer": "radam", "epochs": 100}.items():
         assert len(sets_with(key, value)) == 9
-    for key, value in {"width": 512, "head": "flatten", "normalise": "none", "clip": 4.0}.items():
+    for key, value in {
+        "width": 512,
+        "head": "flatten",
+        "normalise": "channel",
+        "clip": 4.0,
+    }.items():
         assert len(sets_with(key, value)) == 10
 
 

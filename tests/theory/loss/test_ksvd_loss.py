@@ -307,3 +307,21 @@ def test_unknown_conventions(bad, make_encoder, randn):
     ((name, value),) = bad.items()
     with pytest.raises(ValueError, match=f'{name} is \'{value}\'; expected "mean" or "sum"'):
         pa.ksvd_loss(model, **bad)
+
+
+def test_square_of_the_batch_mean():
+    torch.manual_seed(0)
+    layer = pa.PrimalAttention(8, 2, weights="data", rank=3, anchors=4, dtype=torch.float64)
+    x = torch.randn(5, 6, 8, dtype=torch.float64)
+    roots = []
+    for sample in x:
+        layer(sample[None])
+        (entry,) = layer.ledger.read()
+        roots.append(entry.objectives().mean())
+        layer.ledger.release()
+    layer(x)
+    loss = pa.ksvd_loss(layer, square="batch")
+    torch.testing.assert_close(loss, torch.stack(roots).mean().square())
+    assert loss < pa.ksvd_loss(layer)
+    with pytest.raises(ValueError, match='square is \'all\'; expected "sample" or "batch"'):
+        pa.ksvd_loss(layer, square="all")

@@ -94,7 +94,7 @@ class PrimalAttention(PrimalParameters, DualView):
         anchors: number of rows in F_X, of data-dependent weights; None takes rank * rank_multi.
         rank_multi: anchors for each direction, where `anchors` is None.
         anchor_rule: "sample" takes evenly spaced valid rows as anchors, "mean" the means of equal
-            segments.
+            segments; "paper" rounds the places of "sample" down, as the published code does.
         feature_map: phi; "cosine", "elu", "softmax", "exp", "exp-orthogonal", or a `FeatureMap`.
         dropout: probability that a score of [e; r] is dropped in training; the objective sees all.
     """
@@ -162,9 +162,8 @@ class PrimalAttention(PrimalParameters, DualView):
         positions give zero rows; so do all queries of a sample without any valid key.
         """
         call, _ = self._arrange(query, key, value, key_padding_mask)
-        check_attention_mask(
-            attn_mask, is_causal, causal=self.causal, queries=call.x.shape[1], keys=call.y.shape[1]
-        )
+        shape = self._mask_shape(call)
+        check_attention_mask(attn_mask, is_causal, causal=self.causal, shape=shape)
         out, _ = self._attend(call, None, record=self.training)
         if not need_weights:
             return call.restore(out), None
@@ -206,9 +205,9 @@ class PrimalAttention(PrimalParameters, DualView):
             return every
         if self.anchors is None:
             return 0
-        return (
-            every if self.anchor_rule == "mean" else min(every, sampled_count(length, self.anchors))
-        )
+        if self.anchor_rule == "mean":
+            return every
+        return min(every, sampled_count(length, self.anchors, self.anchor_rule))
 
     # -- equation (9) ----------------------------------------------------------------------------
 
@@ -278,7 +277,7 @@ class PrimalAttention(PrimalParameters, DualView):
         elif state is not None:
             x, sums, seen = running_mean(x, ignore, state.sums, state.seen)
             state = PrimalState(sums, seen, None)
-        elif self.anchors and (self.anchor_rule == "mean" or x.dtype != torch.float32):
+        elif self.anchors and (self.anchor_rule != "sample" or x.dtype != torch.float32):
             x, weights = anchor_weights(
                 x, ignore, self.projections(x.dtype), self.anchor_rule, WHOLE, eager=True
             )

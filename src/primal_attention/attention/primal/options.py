@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from ..base import check_positive
 
 Weights = Literal["data", "free", "tied"]
-AnchorRule = Literal["sample", "mean"]
+AnchorRule = Literal["sample", "mean", "paper"]
 
 
 def check_options(

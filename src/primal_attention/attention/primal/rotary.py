@@ -117,7 +117,8 @@ class RotaryPrimalAttention(PrimalParameters):
     def _tied(
         self, x: Tensor, ignore: Tensor | None, rotation: Rotation | None, state: PrimalState
     ) -> tuple[Tensor, Tensor, PrimalState]:
-        query, key = self._heads(x).unbind(1)  # (B, h, N, p)
+        rows = reference.unit_rows(x) if self.feature_map.unit_rows else x
+        query, key = self._heads(rows).unbind(1)  # (B, h, N, p)
         if self.rotate is not None:
             if rotation is None:
                 raise ValueError(

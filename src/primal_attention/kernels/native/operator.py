@@ -70,7 +70,7 @@ def _saved_size(x: Tensor, p: ops.Parameters, causal: bool) -> Any:
             + batch * sides * rank * len(p.concat_w)
         )
     states = batch * (length // 32 + 2) if causal else batch
-    channels = inner + scores * (2 if causal else 1) + sides
+    channels = inner + scores * (2 if causal else 1) + sides + 1
     size = (rank + 1) * len(p.concat_w)
     return padded * channels + (batch + states) * sides * size + batch * scores + _PANEL
 

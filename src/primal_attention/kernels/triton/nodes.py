@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from ...theory.features import FeatureMap
 from ..maps import Maps
 from ..passes import refuse_second_derivative
-from ..reference import hide, inverse_positive
+from ..reference import hide, inverse_positive, unit_rows
 from . import launch
 from .launch import Shape
 from .switch import COSINE, map_number
@@ -44,7 +44,8 @@ def attend_tied(
     sides = len(maps.w_in) // feature_map.head_dim
     with torch.cuda.device_of(x):
         x = hide(x, ignore)
-        qk, dual = F.linear(x, maps.w_in, maps.b_in), F.linear(x, w_dual)
+        rows = unit_rows(x) if feature_map.unit_rows else x
+        qk, dual = F.linear(rows, maps.w_in, maps.b_in), F.linear(x, w_dual)
         out, energy, weights = _Tied.apply(
             qk, dual, _as_bytes(ignore), scale.float(), maps.w_out, maps.b_out,
             sides, map_number(feature_map),

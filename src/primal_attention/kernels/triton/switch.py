@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...theory.features import Cosine, FeatureMap
+from ...theory.features import Cosine, Elu, FeatureMap
 
 COSINE = 0  # the number of the cosine among the kernels' feature maps; else the power of elu + 1
 WIDEST = {torch.bfloat16: 128, torch.float32: 64}  # heads and ranks that fit into registers
@@ -44,9 +44,9 @@ def map_number(feature_map: FeatureMap) -> int | None:
     """0 for the cosine, b for `(elu + 1)^b` with b = 1 or 2, None for another map."""
     if isinstance(feature_map, Cosine):
         return COSINE
-    fixed = getattr(feature_map, "log_power", None) is None
-    power = getattr(feature_map, "power", None)
-    return int(power) if fixed and power in (1, 2) else None
+    if not isinstance(feature_map, Elu) or feature_map.log_power is not None:
+        return None
+    return int(feature_map.power) if feature_map.power in (1, 2) else None
 
 
 def interpreted() -> bool:

@@ -107,8 +107,21 @@ class Classification(Objective[RunConfig, Batch]):
             f"{self.split} {percent(found.accuracy)}",
         )
 
+    def may_choose(self, epoch: int) -> bool:
+        if self.config.selection_epochs == "every":
+            return True
+        # The published code looks at epoch 0 too, before any step, which is never the best.
+        return epoch == 1 or epoch % 2 == 0 or epoch == self.config.epochs
+
     def rank(self, numbers: Mapping[str, float]) -> tuple[float, ...]:
+        if self.keeps_last:
+            return (numbers["epoch"],)
         return numbers["accuracy"], -numbers["loss"]
+
+    @property
+    def keeps_last(self) -> bool:
+        """Whether the last epoch counts, not the best; the paper's protocol is the best."""
+        return self.config.keep == "last" and self.config.protocol != "paper"
 
     def looked_at(self) -> Iterator[Batch]:
         """The first cases of the selection."""
@@ -123,9 +136,10 @@ class Classification(Objective[RunConfig, Batch]):
         reported = self.selection if test is None else test
         final = evaluate(fabric, model, reported)
         paper = self.config.protocol == "paper"
+        chosen = "paper" if paper else "last" if self.keeps_last else "test"
         return {
             "protocol": self.config.protocol,
-            "label": LABELS["paper" if paper else "validation" if test is None else "test"],
+            "label": LABELS[chosen if paper or test is not None else "validation"],
             "accuracy": final.accuracy,
             "epoch": best["epoch"],
             "last_accuracy": ended.last,

@@ -11,6 +11,7 @@ from ..objective import Command, Measure, RunResult
 ACCURACY = Measure("accuracy", "%", "accuracy", 1.0)
 LABELS = {
     "test": "test accuracy of the epoch with the best validation accuracy",
+    "last": "test accuracy of the last epoch",
     "validation": "validation accuracy; no test set here",
     "paper": "best TEST epoch: selected on the test set",
 }

@@ -28,18 +28,32 @@ class RunConfig(EngineConfig):
     """The settings of one run.
 
     protocol "holdout" selects the epoch on a validation split of the training set and uses the test
-    set once; "paper" reports the best test epoch. Longer sequences are cut to `max_length`, or to
+    set once, or with `keep="last"` takes the last epoch, whatever the split says; "paper" reports
+    the best test epoch. `model="net"`, for time series, is a `SeriesNet`: convolutions before
+    attention. Longer sequences are cut to `max_length`, or to
     the longest of the training set. A batch of "random" cases is as long as its longest; batching
     "bucket" takes cases of similar length, "fixed" (tokens) pads every batch to the greatest
     length. `augment` and `mixup` (the parameter of its beta distribution, 0 = off) change images
     in training.
+
+    `score_dropout`, `projection_start`, `direction_start`, `norm`, `padding`, `token_start`,
+    `pooled`, `anchor_rule`, `ksvd_square` and `selection_epochs` can be those of the published
+    code; the recipe "paper" takes them.
     """
 
     CHOICES: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **EngineConfig.CHOICES,
         "protocol": ("holdout", "paper"),
-        "anchor_rule": ("sample", "mean"),
-        "norm": ("post", "pre"),
+        "model": ("transformer", "net"),
+        "keep": ("best", "last"),
+        "anchor_rule": ("sample", "mean", "paper"),
+        "projection_start": ("xavier", "linear"),
+        "direction_start": ("orthogonal", "unit"),
+        "norm": ("post", "pre", "post-last"),
+        "padding": ("ignored", "seen"),
+        "pooled": ("valid", "padded"),
+        "token_start": ("unit", "small"),
+        "selection_epochs": ("every", "paper"),
         "positions": ("learned", "sinusoidal", "none"),
         "head": ("mean", "flatten", "mlp"),
         "normalise": ("channel", "none"),
@@ -49,6 +63,7 @@ class RunConfig(EngineConfig):
     RULES: ClassVar[Mapping[str, Rule]] = {
         **EngineConfig.RULES,
         "rank_multi": least(1),
+        "score_dropout": (lambda v: v is None or SHARE[0](v), f"{SHARE[1]} or None"),
         "max_length": LEAST_ONE_OR_NONE,
         "mixup": NOT_NEGATIVE,
         "label_smoothing": SHARE,
@@ -58,7 +73,7 @@ class RunConfig(EngineConfig):
         ),
     }
 
-    recipe: str = aside("default", "Settings to start from: default or paper.")
+    recipe: str = aside("default", "Settings to start from: default, transformer or paper.")
     protocol: str = aside(
         "holdout",
         "holdout: choose the epoch on a validation split, use the test set once. "
@@ -69,16 +84,40 @@ class RunConfig(EngineConfig):
         10, "Anchors of data weights: rank times this many rows of the sequence."
     )
     anchor_rule: str = of_attention(
-        "sample", "How anchors are taken from a sequence: sample or mean."
+        "sample", "How anchors are taken from a sequence: sample, mean, or paper (rounded down)."
+    )
+    score_dropout: float | None = of_attention(
+        None, "Dropout of the scores of primal layers; none = that of the model."
+    )
+    projection_start: str = of_attention(
+        "xavier", "Start of W_q, W_k, W_v, W_o: xavier, biases 0; or linear, as torch has it."
+    )
+    direction_start: str = of_attention(
+        "orthogonal", "Start of W_e, W_r: orthogonal, or of norm 1 in every head (unit)."
     )
 
-    norm: str = of_model("post", "Layer norm after (post) or before (pre) each part of a layer.")
+    model: str = of_model(
+        "transformer", "transformer, or net: convolutions before attention, for time series."
+    )
+    norm: str = of_model(
+        "post",
+        "Layer norm before (pre) or after (post) each part; post-last: one more at the end.",
+    )
     positions: str = of_model("learned", "learned, sinusoidal or none.")
     head: str = of_model(
         "mean", "Class scores from the mean over positions (mean, mlp) or from all (flatten)."
     )
     normalise: str = of_model(
         "channel", "Statistics of the training set: per channel (channel) or none."
+    )
+    padding: str = of_model(
+        "ignored", "Positions beyond the end of a series: ignored, or zeros that are seen (seen)."
+    )
+    pooled: str = of_model(
+        "valid", "The mean over positions divides by the valid ones, or by max_length (padded)."
+    )
+    token_start: str = of_model(
+        "unit", "Start of token rows: of unit variance, or with a deviation of 0.02 (small)."
     )
     max_length: int | None = of_model(
         None, "Longer sequences are cut to it; none = the longest for training."
@@ -90,8 +129,14 @@ class RunConfig(EngineConfig):
     label_smoothing: float = of_training(0.0, "Share of the target spread over all classes.")
     augment: str = of_training("none", "Random changes of images: none, light or deit.")
     mixup: float = of_training(0.0, "Mix images: parameter of the beta distribution, 0 = off.")
+    keep: str = of_training(
+        "best", "The weights that count: of the best epoch, or the last (protocol holdout)."
+    )
     validation_fraction: float = of_training(
         0.2, "Part of the training set held out (protocol holdout)."
+    )
+    selection_epochs: str = of_training(
+        "every", "Epochs to choose from: every one, or the first, the even and the last (paper)."
     )
 
     def validate(self) -> None:
@@ -110,4 +155,6 @@ class RunConfig(EngineConfig):
 
     def primal_options(self) -> dict[str, Any]:
         own = {"rank_multi": self.rank_multi, "anchor_rule": self.anchor_rule}
+        if self.score_dropout is not None:
+            own["dropout"] = self.score_dropout
         return super().primal_options() | own

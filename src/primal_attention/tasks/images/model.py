@@ -69,7 +69,9 @@ def _check(settings: Any) -> None:
     for name in settings.attention:
         if name not in ("softmax", "primal"):
             raise ValueError(f"attention has {name!r}; expected softmax or primal in {_MODEL}")
-    for name, expected in (("norm", "pre"), ("positions", "learned")):
+    for name, expected in (
+        ("model", "transformer"), ("norm", "pre"), ("positions", "learned"),
+    ):  # fmt: skip
         if (value := getattr(settings, name)) != expected:
             raise ValueError(f"{name} is {value!r}; expected {expected!r} in {_MODEL}")
     if settings.head != "mean":

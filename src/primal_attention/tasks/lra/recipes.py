@@ -32,7 +32,8 @@ PLANS: Mapping[str, Plan] = {
 
 def recipes(name: str) -> dict[str, dict[str, Any]]:
     """The recipes of a task by name. "default" is the paper's, with batches of similar length and
-    the usual rank and eta; in "paper" a batch is any cases, and rank and eta are `tuned`."""
+    the usual rank and eta; in "paper" a batch is any cases, rank and eta are `tuned`, and the
+    start, the pooled mean and the square of J are those of the published code."""
     plan = PLANS[name]
     paper = {
         "width": 64,
@@ -59,4 +60,14 @@ def recipes(name: str) -> dict[str, dict[str, Any]]:
         "anchor_rule": "sample",
         "rank_multi": 10,
     }
-    return {"default": paper | {"batching": "bucket"}, "paper": paper}
+    published = {
+        "batching": "fixed",  # what is pooled is divided by the padded length
+        "pooled": "padded",
+        "token_start": "small",
+        "projection_start": "linear",
+        "direction_start": "unit",
+        "score_dropout": 0.0,
+        "anchor_rule": "paper",
+        "ksvd_square": "batch",
+    }
+    return {"default": paper | {"batching": "bucket"}, "paper": paper | published}

@@ -1,11 +1,13 @@
-"""How to train on a set: our compact default, and the settings of the paper."""
+"""How to train on a set: the net, a compact Transformer, and the settings of the paper."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ..net import net_settings
 from ..recipes import Column
+from .archive import ARCHIVE
 
 
 class Tuned(NamedTuple):
@@ -35,18 +37,23 @@ _FEW_ANCHORS = (
 
 def recipes(name: str) -> dict[str, dict[str, Any]]:
     """The recipes of a set by name; "paper" for the paper's ten sets only."""
-    found: dict[str, dict[str, Any]] = {"default": {}}
+    found = {"default": net_settings(ARCHIVE[name].cases[0]), "transformer": {}}
     if name in TUNED:
         found["paper"] = {
             "width": 512,
             "heads": 8,
             "feedforward": 2048,
             "dropout": 0.1,
-            "norm": "post",
+            "norm": "post-last",
             "activation": "gelu",
             "positions": "learned",
             "head": "flatten",
-            "normalise": "none",
+            "normalise": "channel",
+            "padding": "seen",
+            "projection_start": "linear",
+            "direction_start": "unit",
+            "score_dropout": 0.0,
+            "selection_epochs": "paper",
             "optimizer": "adam" if name == "SpokenArabicDigits" else "radam",
             "lr": 1e-3,
             "weight_decay": 0.0,
@@ -56,7 +63,7 @@ def recipes(name: str) -> dict[str, dict[str, Any]]:
             "clip": 4.0,
             "weights": "data",
             "feature_map": "cosine",
-            "anchor_rule": "sample",
+            "anchor_rule": "paper",
             "rank_multi": 5 if name in _FEW_ANCHORS else 10,
         }
     return found

@@ -13,13 +13,15 @@ class FeatureMap(nn.Module):
     """A map `g` from a query or a key `z (..., p)` to its features `(..., m)`.
 
     `positive` says whether every feature is positive, so that the normaliser
-    `D = diag(phi_q(X) (phi_k(X)^T 1))` of Remark 4.1 exists and applies.
+    `D = diag(phi_q(X) (phi_k(X)^T 1))` of Remark 4.1 exists and applies. With `unit_rows` a primal
+    layer makes z from `x / rms(x)`: features then tell directions of x, and never overflow.
 
     A layer calls a map in two steps: `fold` brings what the map does to z by a factor into the
     linear maps that make z, `features` does the rest. A map without such a factor has `forward`.
     """
 
     positive: ClassVar[bool]
+    unit_rows: ClassVar[bool] = False
 
     def __init__(self, head_dim: int, output_dim: int) -> None:
         super().__init__()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ class Elu(SharpMap):
 
     A channel that does not match is exponentially small, one that does grows like a power b: a pair
     of positions can outweigh many others, at the cost of a linear kernel. `a = b = 1` is the map of
-    linear attention.
+    linear attention. Primal layers take it of unit rows, so that J does not depend on powers of x.
 
     Args:
         num_heads: heads that have a sharpness of their own.
@@ -24,6 +24,8 @@ class Elu(SharpMap):
         power: b, or where it starts.
         learn_power: b is learned too, for every head and side: `log_power (2, h)`.
     """
+
+    unit_rows: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from ...tasks.series import Floats, Integers, SeriesSet
 
@@ -117,6 +117,19 @@ def read_labels(y: Any, X: Any, name: str) -> tuple[npt.NDArray[Any], Integers]:
     if len(classes) < 2:
         raise ValueError(f"y has 1 class, {classes[0]!r}; expected at least 2 classes")
     return classes, indices.astype(np.int64)
+
+
+def read_values(y: Any, X: Any, name: str) -> Floats:
+    """The numbers y (cases,) of a regression."""
+    if y is None:
+        raise ValueError(f"{name} requires y to be passed, but the target y is None")
+    values: Floats = check_array(
+        column_or_1d(y, warn=True), ensure_2d=False, dtype=np.float64, input_name="y"
+    )
+    check_consistent_length(X, values)
+    if len(values) < 2:
+        raise ValueError(f"X has {len(values)} sample, 1 case; expected at least 2")
+    return values
 
 
 def _check_kind(y: npt.NDArray[Any]) -> None:

@@ -29,7 +29,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
         ({"anchors": 0}, "anchors is 0; expected"),
         ({"anchors": -1}, "anchors is -1; expected"),
         ({"weights": "tide"}, "weights is 'tide'; expected one of 'data', 'free', 'tied'"),
-        ({"anchor_rule": "max"}, "anchor_rule is 'max'; expected one of 'sample', 'mean'"),
+        ({"anchor_rule": "max"}, "anchor_rule is 'max'; expected one of 'sample', 'mean', 'paper'"),
         ({"weights": "free", "anchors": 4}, "anchors is 4; expected None"),
         ({"weights": "tied", "anchors": 4}, "anchors is 4; expected None"),
         (

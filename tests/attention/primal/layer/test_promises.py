@@ -284,8 +284,6 @@ def test_no_nan_at_any_magnitude(kind, feature_map, dtype, make_layer, make_rows
         layer = make_layer(kind, feature_map=feature_map, dtype=dtype)
         layer.fast = fast
         for exponent in MAGNITUDES:
-            if feature_map == "elu" and exponent > 2:
-                continue  # J^2 grows like the eighth power of x, and overflows float32
             x = make_rows(2, 6, 6, seed=3) * 10.0**exponent
             assert_finite(step(layer, x.to(dtype)))
 

@@ -60,9 +60,11 @@ def head_scores(layer, h, x, y):
         b_q, b_k = layer.in_proj_bias[:d][rows], layer.in_proj_bias[d:][rows]
 
     def phi(points):
+        if layer.causal and layer.weights == "free":  # queries and keys are linear
+            points = running_means(points)
+        if isinstance(layer.feature_map, Elu):
+            points = torch.stack([row / torch.sqrt((row * row).mean()) for row in points])
         q, k = points @ w_q.T + b_q, points @ w_k.T + b_k
-        if layer.causal and layer.weights == "free":
-            q, k = running_means(q), running_means(k)
         return feature(q, layer.feature_map, 0, h), feature(k, layer.feature_map, 1, h)
 
     (q_x, k_x), (q_y, k_y) = phi(x), phi(y)

@@ -38,7 +38,10 @@ def scores(layer, *call, **options):
 
 def features(layer, x):
     """phi_q, phi_k (B, h, N, m) by hand."""
-    q, k = (x @ layer.in_proj_weight.T + layer.in_proj_bias).chunk(2, dim=-1)
+    rows = x
+    if isinstance(layer.feature_map, Elu):  # of unit rows
+        rows = x / x.square().mean(-1, keepdim=True).sqrt()
+    q, k = (rows @ layer.in_proj_weight.T + layer.in_proj_bias).chunk(2, dim=-1)
     maps = []
     for side, z in enumerate((q, k)):
         z = z.unflatten(-1, (H, P)).transpose(1, 2)

@@ -1,5 +1,7 @@
 """The compiled kernels against the plain operations in float64, forward and backward."""
 
+import copy
+
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -8,22 +10,9 @@ from torch.testing import assert_close
 
 import primal_attention as pa
 from primal_attention.kernels.native import library, ops
-from primal_attention.theory.features import FeatureMap
+from primal_attention.theory.features import Elu
 
 pytestmark = pytest.mark.skipif(library.kernels() is None, reason=library.state())
-
-
-class Power(FeatureMap):
-    """(elu + 1)^power."""
-
-    positive = True
-
-    def __init__(self, head_dim, power):
-        super().__init__(head_dim, head_dim)
-        self.power = float(power)
-
-    def forward(self, z):
-        return torch.where(z > 0, z + 1, z.clamp(max=0).exp()) ** self.power
 
 
 KINDS = {
@@ -44,7 +33,7 @@ def make(kind, width=12, heads=2, rank=3, dtype=torch.float32, seed=0, **options
     torch.manual_seed(seed)
     given = {**KINDS[kind], **options}
     if "feature_map" in given:
-        given["feature_map"] = Power(width // heads, given["feature_map"])
+        given["feature_map"] = Elu(width // heads, heads, power=given["feature_map"])
     if given["weights"] == "data":
         given["anchors"] = 5
     layer = pa.PrimalAttention(width, heads, rank=rank, dtype=dtype, **given)
@@ -62,7 +51,7 @@ def plain(layer):
         options |= {"anchors": layer.anchors, "anchor_rule": layer.anchor_rule}
     twin = pa.PrimalAttention(
         layer.embed_dim, layer.num_heads, rank=layer.rank, weights=layer.weights,
-        feature_map=layer.feature_map, dtype=torch.float64, **options,
+        feature_map=copy.deepcopy(layer.feature_map).double(), dtype=torch.float64, **options,
     )  # fmt: skip
     twin.load_state_dict(layer.state_dict())
     twin.fast = False

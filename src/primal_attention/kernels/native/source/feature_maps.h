@@ -59,7 +59,26 @@ struct Cosine {
   }
 };
 
-// phi(u) = (elu(u) + 1)^power, for power 1 or 2; the sharpness is part of the projection.
+// x = x / rms(x) in place, and the factor (1 row); both zero where x is.
+PRIMAL_INLINE void make_unit_rows(Block x, int64_t width, int64_t panels, Block factor) {
+  for (int64_t i = 0; i < panels; i++)
+    for (int half = 0; half < PANEL; half += WIDTH) {
+      float* at = x.panel(i) + half;
+      vec square{};
+      for (int64_t k = 0; k < width; k++) {
+        vec value = load(at + k * PANEL);
+        square += value * value;
+      }
+      vec usable = square > SMALLEST_SQUARE ? square : all(1.0f);
+      vec found = square_root(static_cast<float>(width) / usable);
+      found = square > SMALLEST_SQUARE ? found : vec{};
+      store(factor.panel(i) + half, found);
+      for (int64_t k = 0; k < width; k++) store(at + k * PANEL, load(at + k * PANEL) * found);
+    }
+}
+
+// phi(u) = (elu(u) + 1)^power, for power 1 or 2; the sharpness is part of the projection. u is made
+// from the unit row `x f`, where f = 1 / rms(x).
 template <int power>
 struct Elu {
   static constexpr bool positive = true;
@@ -77,8 +96,9 @@ struct Elu {
     clear_rest(u, width, positions);
   }
 
-  // du = g phi'(u), in place of g. phi tells on which side of zero u was.
-  static void backward(Block g, Block phi, int64_t width, int64_t panels, Block, Block,
+  // du f, in place of g, where du = g phi'(u), whose sums over positions are added to `sums`. phi
+  // tells on which side of zero u was.
+  static void backward(Block g, Block phi, int64_t width, int64_t panels, Block factor, Block,
                        float* sums) {
     for (int64_t k = 0; k < width; k++) {
       vec sum{};
@@ -92,7 +112,7 @@ struct Elu {
             slope = value > one ? one : value;
           float* at = g.panel(i) + k * PANEL + half;
           vec found = load(at) * slope;
-          store(at, found);
+          store(at, found * load(factor.panel(i) + half));
           sum += found;
         }
       sums[k] += sum_of_lanes(sum);

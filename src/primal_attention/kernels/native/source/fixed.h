@@ -67,7 +67,7 @@ struct Fixed : Pass {
       inverse = {w.gradients + positions.longest * PANEL * inner, sides * PANEL};
       if (c.saved) qk = qk_of(saved, tile), inverse = inverse_of(saved, tile);
       if (c.saved) score = scores_of(saved, tile);
-      queries_and_keys(tile, w_in, w, qk);
+      queries_and_keys(turned_rows(tile, w), tile.panels(), w_in, qk);
       float* sums = part_energy + positions.chunks[chunk].slot_of(tile.sample) * scores;
       for (int64_t z = 0; z < sides; z++) {
         Block q = qk.rows_from(z * c.head_dim), inv = inverse.rows_from(z);
@@ -143,7 +143,7 @@ struct Fixed : Pass {
         project<Start::zero>(weights + (set_of(tile) * sides + z) * size, p, s, du, dq, panels);
         Cosine::backward(dq, q, p, panels, inverse, w.dots.block(1), d_b_out + columns + z * p);
       }
-      maps_backward(tile, gradient, inner, w_in, own, w);
+      maps_backward(tile, gradient, inner, w_in, own, w, [] {});
     });
     if (c.d_x) clear_ignored(c.d_x, c.type, c.width, c.ignore, c.batch * c.length);
 

@@ -161,15 +161,20 @@ struct Pass {
     }
   }
 
-  // Queries and keys of a tile, before the feature map, and x^T in `w.turned`.
-  void queries_and_keys(const Tile& tile, const float* w_in, Worker& w, Block to) const {
+  // x^T of a tile, in `w.turned`.
+  Block turned_rows(const Tile& tile, Worker& w) const {
     Block x = w.turned.block(columns);
     w.rows.gather(c.x, c.type, positions, tile);
     w.rows.transpose(tile.panels(), x);
+    return x;
+  }
+
+  // Queries and keys from x^T, before the feature map.
+  void queries_and_keys(Block x, int64_t panels, const float* w_in, Block to) const {
     if (c.b_in)
-      project<Start::bias>(w_in, inner, c.width, x, to, tile.panels(), c.b_in);
+      project<Start::bias>(w_in, inner, c.width, x, to, panels, c.b_in);
     else
-      project<Start::zero>(w_in, inner, c.width, x, to, tile.panels());
+      project<Start::zero>(w_in, inner, c.width, x, to, panels);
   }
 
   // The output rows of a tile; w_out (2 h s, columns) packed by columns.
@@ -195,14 +200,17 @@ struct Pass {
   }
 
   // Back through linear maps of x, packed by columns, from the gradients (rows) of what they made:
-  // adds to that of the maps, d_w (rows, columns), and writes that of x.
+  // adds to that of the maps, d_w (rows, columns), and writes that of x after `mend` has changed it
+  // in `w.out`.
+  template <class F>
   void maps_backward(const Tile& tile, Block gradients, int64_t rows, const float* maps, float* d_w,
-                     Worker& w) const {
+                     Worker& w, F&& mend) const {
     w.rows.gather(c.x, c.type, positions, tile);
     pack_columns(w.rows, tile.count, c.width, w.packed);
     add_outer(gradients, rows, w.packed, tile.count, columns, d_w);
     if (!c.d_x) return;
     rows_of(gradients, tile.count, maps, rows, columns, w.out);
+    mend();
     scatter(w.out, columns, c.width, c.d_x, c.type, positions, tile);
   }
 

@@ -4,7 +4,8 @@
 //     S_z = sum_j h_z(x_j) phi_z(x_j)^T      s_z(x) = P_z phi_z(x),   P_z = c S_o(z)
 //
 // so that `W_e|X = c S_k^T` and `W_r|X = c S_q^T`. Positive features divide by the same sum with
-// ones in place of h_z: S_z then has a further row, and c cancels. Two sweeps over the tiles, one
+// ones in place of h_z: S_z then has a further row, and c cancels. They are made of the unit rows
+// `x f`, f = 1 / rms(x), while h_z is linear in x. Two sweeps over the tiles, one
 // for the sums and one for the scores; the way back has two as well.
 //
 // In a causal layer the sums run over j <= i. P_z of a tile then holds what came before it, and
@@ -24,10 +25,11 @@ struct Tied : Pass {
 
   // parts of `saved`
   struct Saved {
-    float *features, *inverse, *scores, *sums, *weights, *energy;
+    float *features, *inverse, *factor, *scores, *sums, *weights, *energy;
     Saved(const Tied& t, float* at) {
       features = at, at += t.positions.padded * (t.inner + t.scores);
       inverse = at, at += t.positions.padded * t.sides;
+      factor = at, at += positive ? t.positions.padded : 0;  // f
       scores = at, at += t.c.causal ? t.positions.padded * t.scores : 0;
       sums = at, at += t.c.batch * t.sides * t.size;     // S_z at the end
       weights = at, at += t.states * t.sides * t.size;   // P_z
@@ -40,7 +42,7 @@ struct Tied : Pass {
         states(c.causal ? positions.tiles.size() : c.batch), within(*this, rows) {}
 
   int64_t saved_size() const {
-    int64_t channels = inner + scores + sides + (c.causal ? scores : 0);
+    int64_t channels = inner + scores + sides + positive + (c.causal ? scores : 0);
     // whole vectors are read at the end of the weights
     return positions.padded * channels + (c.batch + states) * sides * size + c.batch * scores +
            WIDTH;
@@ -52,6 +54,9 @@ struct Tied : Pass {
   }
   Block inverse_of(const Saved& saved, const Tile& tile) const {
     return {saved.inverse + tile.at * sides, sides * PANEL};
+  }
+  Block factor_of_rows(const Saved& saved, const Tile& tile) const {
+    return {saved.factor + tile.at, PANEL};
   }
   int64_t state_of(const Tile& tile) const { return c.causal ? number_of(tile) : tile.sample; }
   float* weights_of(const Saved& saved, const Tile& tile) const {
@@ -131,9 +136,10 @@ struct Tied : Pass {
                 Worker& w, float* sums) const {
     int64_t panels = tile.panels(), p = c.head_dim, s = c.rank;
     Block phi = features_of(saved, tile), dual = phi.rows_from(inner);
-    Block inverse = inverse_of(saved, tile);
-    queries_and_keys(tile, w_in, w, phi);
-    project<Start::zero>(w_dual, scores, c.width, w.turned.block(columns), dual, panels);
+    Block inverse = inverse_of(saved, tile), x = turned_rows(tile, w);
+    project<Start::zero>(w_dual, scores, c.width, x, dual, panels);
+    if (positive) make_unit_rows(x, c.width, panels, factor_of_rows(saved, tile));
+    queries_and_keys(x, panels, w_in, phi);
     for (int64_t z = 0; z < sides; z++, sums += size) {
       Block q = phi.rows_from(z * p), h = dual.rows_from(z * s), inv = inverse.rows_from(z);
       Feature::forward(q, p, tile.count, inv);
@@ -338,10 +344,15 @@ struct Tied : Pass {
         if (!positive)
           dual_backward(gradient.rows_from(inner + z * s), features.rows_from(inner + z * s),
                         inverse, s, panels, dots_of(tile).rows_from(z), w.dots.block(1));
-        Feature::backward(gradient.rows_from(z * p), features.rows_from(z * p), p, panels, inverse,
-                          w.dots.block(1), own + n_in + n_out + columns + z * p);
+        Feature::backward(gradient.rows_from(z * p), features.rows_from(z * p), p, panels,
+                          positive ? factor_of_rows(saved, tile) : inverse, w.dots.block(1),
+                          own + n_in + n_out + columns + z * p);
       }
-      maps_backward(tile, gradient, inner + scores, w_in, own, w);
+      maps_backward(tile, gradient, inner + scores, w_in, own, w, [&] {
+        if (positive)
+          unit_rows_backward(tile, features.rows_from(inner), gradient.rows_from(inner),
+                             factor_of_rows(saved, tile), w);
+      });
     });
     if (c.d_x) clear_ignored(c.d_x, c.type, c.width, c.ignore, c.batch * c.length);
 
@@ -398,6 +409,27 @@ struct Tied : Pass {
       std::copy_n(here, count, static_cast<float*>(own));
       std::copy_n(sum, count, here);
       for (int64_t i = 0; i < half; i++) sum[i] += own[half + i], sum[half + i] += own[i];
+    }
+  }
+
+  // Back through `x f`: of the gradient g of x in `w.out`, what came through the features counts
+  // only across x. It is along x by `<g, x> - <dh, h>`.
+  void unit_rows_backward(const Tile& tile, Block h, Block dh, Block factor, Worker& w) const {
+    Block along = w.dots.block(1);
+    for (int64_t i = 0; i < tile.panels(); i++)
+      for (int half = 0; half < PANEL; half += WIDTH) {
+        vec sum{};
+        for (int64_t a = 0; a < scores; a++)
+          sum += load(h.panel(i) + a * PANEL + half) * load(dh.panel(i) + a * PANEL + half);
+        store(along.panel(i) + half, sum);
+      }
+    for (int64_t i = 0; i < tile.count; i++) {
+      const float* x = w.rows(i);
+      float *g = w.out + i * columns, f = *factor.at(0, i);
+      vec sum{};
+      for (int64_t k = 0; k < c.width; k += WIDTH) sum += load(g + k) * load(x + k);
+      float share = (sum_of_lanes(sum) - *along.at(0, i)) * f * f / static_cast<float>(c.width);
+      for (int64_t k = 0; k < c.width; k += WIDTH) store(g + k, load(g + k) - share * load(x + k));
     }
   }
 
