@@ -7,7 +7,6 @@ from primal_attention.kernels.triton import switch
 from primal_attention.kernels.triton.switch import Layer, map_number, serves
 from primal_attention.theory.features import Cosine, Elu
 
-
 TIED, FREE = Layer(True, 8, 0.0), Layer(False, 8, 0.0)
 
 
