@@ -20,10 +20,10 @@ EPILOG = "Example: primal convert models/bert --rank 32 --distill 200 --batches 
 
 def convert(
     model: Annotated[
-        Path,
+        str,
         typer.Argument(
-            metavar="MODEL", exists=True,
-            help="A local folder of a Hugging Face model, or a config.json (an untrained model).",
+            metavar="MODEL",
+            help="A folder of a Hugging Face model, a config.json (untrained), or a hub name.",
         ),
     ],
     *,
@@ -92,7 +92,7 @@ def convert(
         show_plan(planned, trained)
     if out is not None:
         rows = write_converted(
-            found, planned, model, out, batches=batches, batch_size=batch_size, steps=distill
+            found, planned, Path(model), out, batches=batches, batch_size=batch_size, steps=distill
         )
         if batches is not None:
             result["distilled"] = [row._asdict() for row in rows]

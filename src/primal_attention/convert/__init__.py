@@ -18,6 +18,7 @@ from .folder import load, save
 from .optimizers import check_optimizer
 from .planning import Plan, plan
 from .pretrained import from_pretrained, pretrained_class
+from .publishing import save_pretrained
 from .training import KSVDLossMixin
 
 __all__ = [
@@ -44,4 +45,5 @@ __all__ = [
     "register_adapter",
     "revert_",
     "save",
+    "save_pretrained",
 ]
