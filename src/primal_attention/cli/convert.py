@@ -122,7 +122,7 @@ def show_result(result: dict[str, Any], out: Path) -> None:
     from .show import show_rows
 
     rows = {
-        f"distilled {row['name']}": f"relative error {row['before']:.3f} -> {row['after']:.3f}"
+        f"distilled {row['name']}": f"relative error {row['before']:.3g} -> {row['after']:.3g}"
         for row in result.get("distilled", ())
     }
     rows["folder"] = str(out)

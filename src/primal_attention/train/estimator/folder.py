@@ -71,7 +71,9 @@ def read_folder(
         weights = (path / WEIGHTS).read_bytes()
     try:
         return restore(content, weights)
-    except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
+    except (
+        LookupError, TypeError, ValueError, RuntimeError, AttributeError, SafetensorError,
+    ) as error:  # fmt: skip
         raise RunError(f"{path} is damaged: {_first_line(error)}") from error
 
 
