@@ -6,12 +6,17 @@
 Needs aeon for the classifiers beside ours. Training sets are fitted as they are and test sets are
 used once, with the defaults of every classifier. aeon's take series of one length: shorter ones are
 filled with zeros at their end. One thread; aeon's kernels are compiled before the clock starts.
-Every line is also written to `benchmarks/results/series.jsonl` as soon as it is known.
+"best" and "fast" are PrimalFormerClassifier with that `ensemble`; "net" is the network on all cases
+inside "best", so it has no seconds of its own. Every line is written to
+`benchmarks/results/series.jsonl` as soon as it is known, and what stands there is not done again.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
+import dataclasses
+import itertools
 import json
 import os
 import time
@@ -27,18 +32,23 @@ import numpy as np
 import torch
 
 import primal_attention as pa
-from primal_attention.cli.options import parse_seeds
+from primal_attention.grammar import parse_seeds
+from primal_attention.runs.statistics import mean_interval
 from primal_attention.tasks import get_task
 from primal_attention.tasks.series import SeriesSet
 
 RESULTS = Path(__file__).parent / "results" / "series.jsonl"
 SETS = (
-    "BasicMotions", "Handwriting", "JapaneseVowels", "SpokenArabicDigits", "UWaveGestureLibrary",
+    "BasicMotions", "JapaneseVowels", "Handwriting", "UWaveGestureLibrary", "SpokenArabicDigits",
 )  # fmt: skip
 
 
-def ours(seed: int) -> Any:
-    return pa.PrimalRocketClassifier(random_state=seed, n_jobs=1)
+def best(seed: int) -> Any:
+    return pa.PrimalFormerClassifier(random_state=seed)
+
+
+def fast(seed: int) -> Any:
+    return pa.PrimalFormerClassifier(ensemble="fast", random_state=seed)
 
 
 def multirocket_hydra(seed: int) -> Any:
@@ -54,10 +64,14 @@ def minirocket(seed: int) -> Any:
 
 
 CLASSIFIERS: dict[str, Callable[[int], Any]] = {
-    "PrimalRocket": ours,
+    "best": best,
+    "fast": fast,
     "MultiRocketHydra": multirocket_hydra,
     "MiniRocket": minirocket,
 }
+
+
+OURS = ("best", "fast")
 
 
 def filled(s: SeriesSet, length: int) -> Any:
@@ -68,10 +82,10 @@ def filled(s: SeriesSet, length: int) -> Any:
     return X
 
 
-def measure(name: str, train: SeriesSet, test: SeriesSet, seed: int) -> dict[str, Any]:
+def measure(name: str, train: SeriesSet, test: SeriesSet, seed: int) -> list[dict[str, Any]]:
     """One classifier, fitted and judged; seconds of the processor, which other work on the machine
     disturbs less than those of the clock."""
-    if name == "PrimalRocket":
+    if name in OURS:
         X, X_test = ([x.T for x in s.series] for s in (train, test))
     else:
         length = max(9, int(train.lengths.max()), int(test.lengths.max()))
@@ -80,20 +94,28 @@ def measure(name: str, train: SeriesSet, test: SeriesSet, seed: int) -> dict[str
     start = time.process_time()
     classifier.fit(X, train.labels)
     fitted = time.process_time()
-    predicted = classifier.predict(X_test)
+    answers = classifier.predict_proba(X_test) if name in OURS else classifier.predict(X_test)
     done = time.process_time()
-    row: dict[str, Any] = {
-        "set": train.name.split()[0],
-        "classifier": name,
-        "seed": seed,
-        "accuracy": float((predicted == test.labels).mean()),
-        "fit": round(fitted - start, 2),
-        "predict": round(done - fitted, 2),
-    }
-    if name == "PrimalRocket":  # the others have no probabilities: theirs are 0 or 1
-        found = classifier.predict_proba(X_test)
-        row["log_loss"] = float(-np.log(found[np.arange(len(test)), test.labels]).mean())
-    return row
+    seconds = {"fit": round(fitted - start, 2), "predict": round(done - fitted, 2)}
+    key = {"set": train.name.split()[0], "classifier": name, "seed": seed}
+    if name not in OURS:  # their probabilities are 0 or 1
+        return [key | {"accuracy": float((answers == test.labels).mean())} | seconds]
+    rows = [key | judged(answers, test) | seconds]
+    if name == "best":
+        rows[0]["share"] = classifier.mixture_["nets"]
+        alone = copy.copy(classifier)
+        nets = classifier.ensemble_.nets[:1]
+        alone.ensemble_ = dataclasses.replace(
+            classifier.ensemble_, nets=nets, frozen=None, temperature=1.0, share=1.0
+        )
+        rows.append(key | {"classifier": "net"} | judged(alone.predict_proba(X_test), test))
+    return rows
+
+
+def judged(answers: Any, test: SeriesSet) -> dict[str, float]:
+    loss = -np.log(answers[np.arange(len(test)), test.labels].clip(1e-12)).mean()
+    accuracy = (answers.argmax(1) == test.labels).mean()
+    return {"accuracy": float(accuracy), "log_loss": float(loss)}
 
 
 def warm_up(names: list[str]) -> None:
@@ -102,22 +124,27 @@ def warm_up(names: list[str]) -> None:
     for channels in (1, 2):
         X, y = rng.standard_normal((8, channels, 40)), np.arange(8) % 2
         for name in names:
-            CLASSIFIERS[name](0).fit(X, y).predict(X)
+            if name not in OURS:
+                CLASSIFIERS[name](0).fit(X, y).predict(X)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Means over seeds as Markdown."""
-    lines = [
-        "| set | classifier | seeds | accuracy by seed | mean | fit, s | predict, s |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    """Means over seeds with their 95 % intervals, as Markdown."""
+    lines = ["| set | classifier | seeds | accuracy | log-loss | fit, s | predict, s |"]
+    lines.append("|---|---|---|---|---|---|---|")
+
+    def mean(mine: list[dict[str, Any]], key: str, form: str) -> str:
+        found = [row[key] for row in mine if key in row]
+        return format(float(np.mean(found)), form) if found else ""
+
     for key in sorted({(row["set"], row["classifier"]) for row in rows}):
         mine = [row for row in rows if (row["set"], row["classifier"]) == key]
-        mean = {k: float(np.mean([r[k] for r in mine])) for k in ("accuracy", "fit", "predict")}
-        each = ", ".join(f"{100 * r['accuracy']:.1f}" for r in mine)
+        middle, _, interval = mean_interval([100 * row["accuracy"] for row in mine])
+        within = "" if interval is None else f" ± {interval[1] - middle:.1f}"
         lines.append(
-            f"| {key[0]} | {key[1]} | {len(mine)} | {each} | {100 * mean['accuracy']:.1f} | "
-            f"{mean['fit']:.1f} | {mean['predict']:.1f} |"
+            f"| {key[0]} | {key[1]} | {len(mine)} | {middle:.1f}{within} | "
+            f"{mean(mine, 'log_loss', '.3f')} | {mean(mine, 'fit', '.1f')} | "
+            f"{mean(mine, 'predict', '.1f')} |"
         )
     return "\n".join(lines)
 
@@ -126,7 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("sets", nargs="*", help="default: all that are there")
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--seeds", type=parse_seeds, default=[0, 1, 2])
+    parser.add_argument("--seeds", type=parse_seeds, default=[0, 1, 2, 3, 4])
     parser.add_argument("--classifiers", nargs="+", choices=CLASSIFIERS, default=list(CLASSIFIERS))
     parser.add_argument("--output", type=Path, default=RESULTS)
     arguments = parser.parse_args()
@@ -134,18 +161,23 @@ def main() -> None:
     torch.set_num_threads(1)
     warm_up(arguments.classifiers)
     rows = []
-    for name in arguments.sets or SETS:
+    if arguments.output.exists():
+        rows = [json.loads(line) for line in arguments.output.read_text().splitlines()]
+    known = {(row["set"], row["seed"], row["classifier"]) for row in rows}
+    for seed, name in itertools.product(arguments.seeds, arguments.sets or SETS):
         task = get_task(f"uea/{name}")
         if task.status(arguments.data_dir).missing:
             print(f"{name}: not here")
             continue
         splits = task.load(arguments.data_dir)
-        for seed in arguments.seeds:
-            for classifier in arguments.classifiers:
-                rows.append(measure(classifier, splits["train"], splits["test"], seed))
-                print(json.dumps(rows[-1]), flush=True)
+        for classifier in arguments.classifiers:
+            if (name, seed, classifier) in known:
+                continue
+            for row in measure(classifier, splits["train"], splits["test"], seed):
+                rows.append(row)
+                print(json.dumps(row), flush=True)
                 with arguments.output.open("a") as file:
-                    file.write(json.dumps(rows[-1]) + "\n")
+                    file.write(json.dumps(row) + "\n")
     print(table(rows))
 
 

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from .attention import fold_ as fold_
     from .attention import make_attention as make_attention
     from .convert import convert_ as convert_
+    from .convert import from_pretrained as from_pretrained
     from .convert import load as load
     from .convert import plan as plan
     from .convert import revert_ as revert_
     from .convert import save as save
+    from .convert import save_pretrained as save_pretrained
     from .theory import KSVD as KSVD
     from .theory import DenseKernel as DenseKernel
     from .theory import KernelFactors as KernelFactors
@@ -36,13 +38,16 @@ if TYPE_CHECKING:
     from .theory import ksvd_residuals as ksvd_residuals
     from .theory.estimator import KernelSVD as KernelSVD
     from .theory.loss import ksvd_loss as ksvd_loss
+    from .train.adapt import adapt_ as adapt_
     from .train.estimator import PrimalFormerClassifier as PrimalFormerClassifier
+    from .train.estimator import PrimalFormerRegressor as PrimalFormerRegressor
     from .train.estimator import PrimalRocketClassifier as PrimalRocketClassifier
     from .train.estimator import PrimalRocketRegressor as PrimalRocketRegressor
 
 _EXTRAS = {  # they need an extra, so `import *` leaves them out
     "KernelSVD": ".theory.estimator",
     "PrimalFormerClassifier": ".train.estimator",
+    "PrimalFormerRegressor": ".train.estimator",
     "PrimalRocketClassifier": ".train.estimator",
     "PrimalRocketRegressor": ".train.estimator",
 }
@@ -51,9 +56,10 @@ _HOMES = {
     for home, names in {
         ".analysis": "ksvd_diagnostics spectrum",
         ".attention": "attention_info available_attentions fold_ make_attention",
-        ".convert": "convert_ load plan revert_ save",
+        ".convert": "convert_ from_pretrained load plan revert_ save save_pretrained",
         ".theory": "KSVD DenseKernel KSVDProblem KSVDResiduals KernelFactors ksvd ksvd_residuals",
         ".theory.loss": "ksvd_loss",
+        ".train.adapt": "adapt_",
     }.items()
     for name in names.split()
 } | _EXTRAS

@@ -155,6 +155,13 @@ def parse_size(text: str) -> int:
     return round(float(found[1]) * 1024.0 ** (1 + "kmgt".index(found[2].lower())))
 
 
+def parse_count(text: str) -> int:
+    """A number of things: 4096, "10M" is ten million, "1B" a thousand of them."""
+    if (count := _count(text)) < 1:
+        raise ValueError(f"{text!r} is no number; expected such as 4096, 10M or 1.5B")
+    return count
+
+
 def show_number(value: float, base: int = 1000) -> str:
     """ "1.2M"; three digits at most."""
     units = iter("kMGTP")

@@ -86,6 +86,20 @@ def test_the_slope_of_moved_taps():
     assert torch.autograd.gradcheck(lambda u, *_: made(u), (u, *made.parameters()))
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_tap_can_leave_its_place(causal):
+    made, u = convolution(kernel=3, causal=causal, reach=1.0), draw(2, 9, WIDTH)
+    made(u).sin().sum().backward()
+    assert (made.offset_bias.grad != 0).all()
+
+
+def test_a_causal_tap_does_not_pass_its_position():
+    made, u = convolution(kernel=1, causal=True, reach=2.0), draw(2, 9, WIDTH)
+    still = made(u)
+    torch.nn.init.uniform_(made.offset_bias, 0.1, 3.0)
+    assert_close(made(u), still, **EXACT)
+
+
 def test_offsets_are_bounded():
     made, u = convolution(kernel=5, dilation=2, reach=1.5), draw(1, 60, WIDTH)
     torch.nn.init.constant_(made.offset_bias, 100.0)

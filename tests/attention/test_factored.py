@@ -246,3 +246,44 @@ def test_products_of_all_heads():
 
 def test_inverse_of_nothing_is_one():
     assert inverse(torch.tensor([0.0, 4.0])).tolist() == [1.0, 0.25]
+
+
+FACTORED = ["linear", "flow", "cosformer", "performer"]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in FACTORED[1:]]
+
+
+@pytest.mark.parametrize("name", ["linear", *SLOW])
+def test_one_graph_serves_every_batch_and_length(name):
+    torch.manual_seed(0)
+    layer = make_attention(name, 8, 2, dtype=torch.float64).eval()
+
+    def call(batch: int, length: int) -> tuple[Tensor, None, None, Tensor]:
+        ignore = torch.arange(length) > torch.arange(batch).unsqueeze(-1) + 1
+        return draw(batch, length, 8), None, None, ignore
+
+    sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
+    shapes = {"query": sizes, "key": None, "value": None, "key_padding_mask": sizes}
+    program = torch.export.export(layer, call(3, 70), dynamic_shapes=shapes).module()
+    for size in ((1, 1), (5, 12), (2, 90)):
+        assert_close(program(*call(*size))[0], layer(*call(*size))[0])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", FACTORED[:3])
+def test_sums_stay_in_the_range_of_float16(name, causal):
+    """At scale 10 and 500 positions the sums over them, or their gradients, are beyond 65504."""
+    torch.manual_seed(0)
+    options = {"max_length": 500} if name == "cosformer" else {}
+    layer = make_attention(name, 32, 2, causal=causal, **options)
+    x = (10 * draw(1, 500, 32)).half()
+    found = []
+    for dtype in (torch.float16, torch.float32):
+        rows = x.to(dtype).requires_grad_()
+        layer = layer.to(dtype)
+        out, _ = layer(rows)
+        parameters = [rows, *layer.parameters()]
+        found.append(
+            [out.float(), *(g.float() for g in torch.autograd.grad(out.sum(), parameters))]
+        )
+    for half, exact in zip(*found, strict=True):
+        assert_close(half, exact, rtol=0.05, atol=0.05 * exact.abs().max().item())

@@ -76,3 +76,11 @@ def test_features_must_be_positive():
         LinearAttention(8, 2, feature_map="cosine")
     with pytest.raises(ValueError, match="learned power; expected a fixed one"):
         LinearAttention(8, 2, feature_map=Elu(4, 2, learn_power=True))
+
+
+def test_forward_mode():
+    layer = LinearAttention(8, 2, dtype=torch.float64)
+    x, tangent = torch.randn(2, 2, 5, 8, dtype=torch.float64)
+    _, found = torch.func.jvp(lambda y: layer(y)[0], (x,), (tangent,))
+    ahead, behind = (layer(x + step * tangent)[0] for step in (1e-6, -1e-6))
+    assert_close(found, (ahead - behind) / 2e-6, rtol=1e-6, atol=1e-7)

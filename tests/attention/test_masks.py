@@ -84,7 +84,8 @@ def test_a_compiled_graph_does_not_look_at_the_values():
 
 
 def check(attn_mask=None, is_causal=False, *, causal, queries=4, keys=4):
-    check_attention_mask(attn_mask, is_causal, causal=causal, queries=queries, keys=keys)
+    shape = (6, queries, keys)
+    check_attention_mask(attn_mask, is_causal, causal=causal, shape=shape)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -123,7 +124,7 @@ def test_a_mask_of_cross_attention():
 @pytest.mark.parametrize("shape", [(4, 3), (3, 4), (2, 4, 5), (4,)])
 def test_shape_of_an_attention_mask(shape):
     expected = (
-        rf"attn_mask has shape \({shape[0]},.*\); expected \(4, 4\) or \(batch \* heads, 4, 4\)"
+        rf"attn_mask has shape \({shape[0]},.*\); expected \(4, 4\) or \(batch \* num_heads = 6, 4"
     )
     with pytest.raises(ValueError, match=expected):
         check(torch.zeros(shape, dtype=torch.bool), causal=False)
@@ -139,7 +140,7 @@ OTHER = {
     "a finite bias": (torch.zeros(4, 4).fill_diagonal_(0.5), False),
     "a finite bias in a causal layer": (as_float(FUTURE) + torch.eye(4), True),
     "NaN": (torch.full((4, 4), torch.nan), False),
-    "one head hides a pair": (torch.stack([FUTURE, FUTURE | torch.eye(4).bool()]), True),
+    "one head hides a pair": (torch.stack([FUTURE] * 5 + [FUTURE | torch.eye(4).bool()]), True),
 }
 
 

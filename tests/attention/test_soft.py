@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from primal_attention.attention import SoftAttention
+from primal_attention.attention.soft import gaussian
 
 from .draws import draw, holes, randomised
 
@@ -118,3 +119,13 @@ def test_wrong_options():
     for options in ({"landmarks": 0}, {"iterations": 0}):
         with pytest.raises(ValueError, match="is 0; expected an integer of at least 1"):
             SoftAttention(WIDTH, HEADS, **options)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e2, 1e4])
+def test_the_kernel_is_at_most_one(scale):
+    """In single precision |a|^2 - 2 <a, b> + |b|^2 cancels to a negative number."""
+    a = (scale * draw(3, 50, 8)).float().requires_grad_()
+    kernel = gaussian(a, a)
+    assert kernel.max() <= 1.0
+    (slope,) = torch.autograd.grad(kernel.sum(), a)
+    assert slope.isfinite().all()

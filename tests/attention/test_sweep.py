@@ -272,6 +272,34 @@ def test_wrong_widths_are_named(case):
         case.make()(torch.zeros(2, 3, 5, dtype=torch.float64))
 
 
+@sweep([case for case in ALL if not case.causal])
+def test_what_is_no_tensor_is_named(case):
+    """None, lists, arrays and sparse tensors, in the place of rows and of masks."""
+    layer, x = case.make(), sequences()
+    for wrong in (None, x.tolist(), x.numpy()):
+        kind = type(wrong).__name__
+        message = f"query is of type {kind}; expected a Tensor .batch, length, {WIDTH}."
+        with pytest.raises(TypeError, match=message):
+            layer(wrong)
+    with pytest.raises(ValueError, match=r"query has layout .*sparse_coo; expected"):
+        layer(x.to_sparse())
+    with pytest.raises(TypeError, match="key_padding_mask is of type list; expected a Tensor"):
+        layer(x, key_padding_mask=IGNORE.tolist())
+    with pytest.raises(TypeError, match="attn_mask is of type list; expected a Tensor"):
+        layer(x, attn_mask=[[True]])
+    mask = torch.zeros(5, LENGTH, LENGTH, dtype=torch.bool)
+    with pytest.raises(ValueError, match=f"num_heads = {BATCH * HEADS}, {LENGTH}, {LENGTH}"):
+        layer(x, attn_mask=mask)
+
+
+@sweep([case for case in ALL if not case.causal])
+def test_tracing_is_refused(case):
+    """A trace would keep the lengths of its example, as numbers, in the middle of the graph."""
+    layer = case.make()
+    with pytest.raises(RuntimeError, match=r"torch.jit.trace would keep the lengths of its ex"):
+        torch.jit.trace(lambda x: layer(x)[0], (sequences(),), check_trace=False)
+
+
 # -- cross-attention -------------------------------------------------------------------------------
 
 
@@ -523,14 +551,15 @@ def test_reset_parameters_sets_all_of_them(case):
 
 
 @sweep(ALL)
-@pytest.mark.parametrize("training", [False, True])
-def test_compile(case, training):
+@pytest.mark.parametrize("padded", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_compile(case, padded):
+    """In training, with gradients; evaluation is traced by the exports below."""
     torch._dynamo.reset()
-    layer, x = case.make().train(training), sequences()
+    layer, x = case.make().train(), sequences()
     compiled = torch.compile(layer, fullgraph=True, backend="eager")
-    for masks in ({}, {"key_padding_mask": IGNORE}):
-        for a, b in zip(run(layer, x, **masks), run(compiled, x, **masks), strict=True):
-            assert_close(a, b, **EXACT)
+    masks = {"key_padding_mask": IGNORE} if padded else {}
+    for a, b in zip(run(layer, x, **masks), run(compiled, x, **masks), strict=True):
+        assert_close(a, b, **EXACT)
 
 
 @sweep(ALL)
@@ -545,17 +574,6 @@ def test_an_empty_batch(case, padded, training):
         assert layer(sequences()[:0], **masks)[0].shape == (0, LENGTH, WIDTH)
 
 
-@sweep(ALL)
-@pytest.mark.parametrize("padded", [False, True])
-def test_export(case, padded):
-    """A graph of a fixed size; that one serves every size is tested below."""
-    layer, x = case.make(), sequences()
-    masks = {"key_padding_mask": IGNORE} if padded else {}
-    program = torch.export.export(layer, (x,), masks).module()
-    other = sequences(4)
-    assert_close(program(other, **masks)[0], layer(other, **masks)[0], **EXACT)
-
-
 def serves_every_length(case: Case) -> bool:
     """Causal tied layers do too, if the batch is dynamic as well: see tests/deployment."""
     if case.name == "primal":
@@ -565,8 +583,30 @@ def serves_every_length(case: Case) -> bool:
     return case.name in ("softmax", "soft") or case.options.get("residual_width", 0) is None
 
 
-@sweep(list(filter(serves_every_length, ALL)))
+@sweep([case for case in ALL if not serves_every_length(case)])
 @pytest.mark.parametrize("padded", [False, True])
+def test_export(case, padded):
+    """A graph of a fixed size, where one cannot serve every size."""
+    layer, x = case.make(), sequences()
+    masks = {"key_padding_mask": IGNORE} if padded else {}
+    program = torch.export.export(layer, (x,), masks).module()
+    other = sequences(4)
+    assert_close(program(other, **masks)[0], layer(other, **masks)[0], **EXACT)
+
+
+def exports_of_any_length() -> list[Any]:
+    """But for those that are exported with a dynamic batch as well: softmax layers in
+    test_softmax.py, padded primal layers with their usual features in tests/deployment."""
+    return [
+        pytest.param(case, padded, id=f"{padded}-{case}")
+        for case in filter(serves_every_length, ALL)
+        for padded in (False, True)
+        if case.name != "softmax"
+        and not (padded and case.name == "primal" and "feature_map" not in case.options)
+    ]
+
+
+@pytest.mark.parametrize(("case", "padded"), exports_of_any_length())
 def test_export_with_a_dynamic_length(case, padded):
     def call(length):
         x = torch.randn(BATCH, length, WIDTH, dtype=torch.float64)

@@ -136,3 +136,37 @@ def test_autocast(kind):
 def test_wrong_options():
     with pytest.raises(ValueError, match="tau is 0; expected an integer of at least 1"):
         YosoAttention(WIDTH, HEADS, tau=0)
+
+
+def test_function_transforms_and_second_derivatives():
+    layer = randomised(YosoAttention(8, 2, dtype=torch.float64))
+    x = draw(2, 3, 4, 8)
+
+    def run(rows: Tensor) -> Tensor:
+        return layer(rows)[0]
+
+    def loss(rows: Tensor) -> Tensor:
+        return run(rows).square().sum()
+
+    assert_close(torch.vmap(run)(x), torch.stack([run(rows) for rows in x]))
+    rows = x[0].clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(rows), rows, create_graph=True)
+    assert_close(torch.func.grad(loss)(x[0]), gradient.detach())
+    tangent = torch.ones_like(x[0])
+    _, slope = torch.func.jvp(loss, (x[0],), (tangent,))
+    assert_close(slope, gradient.detach().sum())
+    (twice,) = torch.autograd.grad(gradient.sum(), rows)
+    ahead, behind = (torch.func.grad(loss)(x[0] + step) for step in (1e-6, -1e-6))
+    assert_close(twice, (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-6)
+
+
+def test_a_short_sum_has_a_gradient_in_float16():
+    """The inverse of its length, times a scaled loss, is beyond the range of float16."""
+    layer = YosoAttention(16, 2, tau=20)
+    x = draw(1, 6, 16)
+    gradients = []
+    for dtype in (torch.float16, torch.float32):
+        rows = x.to(dtype).requires_grad_()
+        gradients += torch.autograd.grad(layer.to(dtype)(rows)[0].sum(), rows)
+    half, exact = gradients
+    assert_close(half.float(), exact, rtol=0.05, atol=0.05 * exact.abs().max().item())

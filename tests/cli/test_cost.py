@@ -154,3 +154,36 @@ def test_an_attention_without_a_formula_is_named(run, monkeypatch):
     wrong = run("--attention", "plain").exception
     assert isinstance(wrong, UsageError)
     assert "attention 'plain' has no cost formula; expected one of" in str(wrong)
+
+
+def test_depth_and_width_for_a_number_of_parameters(run):
+    from primal_attention.analysis import shape_for
+
+    words = ("--parameters", "10M", "--attention", "softmax,primal", "--rank", "16")
+    done = run(*words)
+    assert done.exit_code == 0, done.output
+    for word in ("balanced", "the law has 10.7 layers of width 279", "Warning: rank 16 in 8 heads"):
+        assert word in done.output
+    found = json.loads(run(*words, "--classifier", "--json").output)
+    expected = [
+        shape_for(10**7, attention=name, rank=16, length=1000, classifier=True).to_dict()
+        for name in ("softmax", "primal")
+    ]
+    assert found == json.loads(json.dumps(expected))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--parameters", "many"], "'many' is no number; expected such as 4096, 10M"),
+        (["--parameters", "1M", "--lengths", "1k,2k"], "expected one length with --parameters"),
+        (["--parameters", "1M", "--attention", "floor"], "--attention has 'floor'; expected names"),
+        (["--parameters", "1M", "--measure"], "--measure is given with --parameters"),
+        (["--classifier"], "--classifier is given without --parameters"),
+    ],
+    ids=str,
+)
+def test_what_a_shape_cannot_be_asked(run, words, message):
+    done = run(*words)
+    assert isinstance(done.exception, UsageError)
+    assert message in str(done.exception)

@@ -8,6 +8,7 @@ NAMES = (
     "train",
     "resume",
     "bench",
+    "adapt",
     "convert",
     "cost",
     "spectrum",

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 import primal_attention as pa
 from primal_attention.cli.spectrum import spectrum
 from primal_attention.report.model_spectra import load_model
+from primal_attention.reproduce.spectra import load_run
+from primal_attention.runs.errors import RunError
 
 
 @pytest.fixture
@@ -129,3 +131,15 @@ def test_a_converted_model(show, tmp_path, way, monkeypatch):
     _, calls = load_model(tmp_path, 2, tmp_path / "text.txt")
     true = pa.spectrum(model, calls).to_dict()["layers"][1]["effective_rank"]["mean"]
     assert found["spectrum"]["layers"][1]["effective_rank"]["mean"] == pytest.approx(true, rel=1e-5)
+
+
+def test_damaged_weights_are_named(trained, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    (run / "spectrum.json").unlink(missing_ok=True)
+    weights = run / "best.safetensors"
+    whole = weights.read_bytes()
+    for damaged in (whole[:50], b"", whole[:-8]):
+        weights.write_bytes(damaged)
+        with pytest.raises(RunError, match=r"best.safetensors is damaged: "):
+            load_run(run, 2)

@@ -215,3 +215,37 @@ def test_refusals(encoder, base, tmp_path):
     save(encoder, tmp_path, weights="converted")
     with pytest.raises(ValueError, match="expected base to be a model"):
         load(tmp_path)
+
+
+DAMAGE = {
+    "no layers": (lambda record: record.pop("layers"), "layers is None; expected a list"),
+    "layers as text": (lambda record: record.update(layers="all"), "layers is 'all'; expected a"),
+    "a layer as number": (lambda r: r.update(layers=[3]), r"layers\[0\] is 3; expected a dict"),
+    "names as text": (lambda r: r["layers"][0].update(names="a"), "names is 'a'; expected a list"),
+    "no base": (lambda record: record.pop("base"), "base is None; expected a dict"),
+    "weights as list": (lambda r: r.update(weights=["all"]), r"weights is \['all'\]; expected a s"),
+    "no settings": (lambda record: record["layers"][0].pop("settings"), "KeyError"),
+    "settings as list": (lambda record: record["layers"][0].update(settings=[1]), ""),
+}
+
+
+@pytest.mark.parametrize(("harm", "why"), DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_record_is_named(model, base, tmp_path, harm, why):
+    save(model, tmp_path)
+    path = tmp_path / "conversion.json"
+    record = json.loads(path.read_text())
+    harm(record)
+    path.write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=rf"{path.name} is damaged: .*{why}"):
+        load(tmp_path, base=base)
+
+
+def test_damaged_files_are_named(model, base, tmp_path):
+    save(model, tmp_path)
+    (weights,) = tmp_path.glob("*.safetensors")
+    weights.write_bytes(weights.read_bytes()[:100])
+    with pytest.raises(ValueError, match=f"cannot read .*{weights.name}: "):
+        load(tmp_path, base=base)
+    (tmp_path / "conversion.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"conversion.json is not JSON: "):
+        load(tmp_path, base=base)

@@ -92,8 +92,8 @@ def test_a_converted_model_is_refused(model, tmp_path):
     model.save_pretrained(tmp_path / "theirs")
     for name, opens in (
         ("ours", "which primal_attention.load opens"),
-        ("theirs", "which primal_attention.convert.from_pretrained opens"),
-        ("theirs/config.json", "which primal_attention.convert.from_pretrained opens"),
+        ("theirs", "which primal_attention.from_pretrained opens"),
+        ("theirs/config.json", "which primal_attention.from_pretrained opens"),
     ):
         with pytest.raises(ValueError, match=f"is converted already, {re.escape(opens)}"):
             open_model(tmp_path / name)

@@ -175,6 +175,8 @@ def test_a_figure_without_a_verdict_is_not_called_not_run():
     text = as_markdown(table("table1"), [quick, LINES[1]], "primal reproduce table1")
     assert "1 no verdict, 1 not run." in text
     assert "| 3 | no verdict |" in text
+    assert quick.difference is None
+    assert LINES[0].difference is not None
     assert f"- no verdict: JapaneseVowels (Primal.): {QUICK_REASON}" in text
 
 

@@ -21,7 +21,8 @@ def test_every_task(name):
     assert task.name == name
     assert task.description
     if name.startswith("uea/"):
-        assert task.recipe("default", ("primal", "primal")) == {}
+        assert task.recipe("default", ("primal", "primal"))["model"] == "net"
+        assert task.recipe("transformer", ("primal", "primal")) == {}
     assert task.status().task == name
 
 
@@ -44,6 +45,7 @@ def test_status_without_a_folder():
     assert tuple(found) == available_tasks()
     assert {name for name, s in found.items() if s.complete} == {
         "images/digits",
+        "made/repetition",
         "uea/BasicMotions",
         "uea/JapaneseVowels",
     }

@@ -1,6 +1,7 @@
 """KernelSVD: scikit-learn's own checks, numpy's SVD, and the two sides of out-of-sample."""
 
 import importlib
+import itertools
 import sys
 
 import numpy as np
@@ -143,6 +144,19 @@ def test_nystrom_error_is_the_error(rng, name):
         assert model.nystrom_error_rows_ == 150
         errors.append(true)
     assert errors[-1] < (0.1 if name == "rbf" else 1.0) * errors[0]
+
+
+@pytest.mark.parametrize("name", ["rbf", "sne", "poly"])
+def test_nystrom_error_falls_with_the_landmarks(name):
+    """And is below 1, which zero in the place of K has."""
+    X = np.random.default_rng(0).normal(size=(400, 5))
+    errors = [
+        KernelSVD(8, kernel=name, n_landmarks=n, random_state=0).fit(X).nystrom_error_
+        for n in (30, 60, 120, 240, 400)
+    ]
+    assert errors[0] < 0.4
+    assert all(after < before + 1e-9 for before, after in itertools.pairwise(errors))
+    assert errors[-1] < 1e-9
 
 
 def test_nystrom_of_a_precomputed_kernel_of_low_rank_is_exact(rng):

@@ -160,4 +160,6 @@ def test_what_cannot_be(tmp_path):
     if not torch.cuda.is_available():
         with pytest.raises(RunError, match="accelerator 'cuda' with 1 devices cannot be used"):
             train(settings(accelerator="cuda"), root=tmp_path)
+    with pytest.raises(RunError, match=r"devices is 9999; expected at most \d+, all that are"):
+        train(settings(devices=9999), root=tmp_path)
     assert not list(tmp_path.iterdir())

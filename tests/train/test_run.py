@@ -517,3 +517,34 @@ def test_without_data_there_is_no_folder(tmp_path):
         with pytest.raises(ValueError, match="Heartbeat_TRAIN"):
             start()
     assert not root.exists()
+
+
+@pytest.mark.parametrize("content", ["[]", '{"task": 3}', "null"])
+@pytest.mark.parametrize("name", ["config.json", "result.json"])
+def test_damaged_documents_are_named(name, content, undisturbed, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    for file in ("config.json", "result.json"):
+        (run / file).write_bytes((undisturbed / file).read_bytes())
+    (run / name).write_text(content)
+    with pytest.raises(RunError, match=name):
+        resume(run)
+    (run / "result.json").unlink()
+    if name == "config.json":
+        with pytest.raises(ValueError, match=r"config.json|task is 3; expected a name"):
+            resume(run)
+
+
+def test_a_closed_terminal_asks_to_stop_unless_that_is_ignored():
+    asked = []
+    with asked_by_signals(lambda: asked.append(1)):
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert asked == [1]
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with asked_by_signals(lambda: asked.append(2)):
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert asked == [1]

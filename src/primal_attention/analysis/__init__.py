@@ -3,6 +3,7 @@
 from .cost import Cost, crossing, largest_length, layer_cost
 from .diagnostics import KSVDDiagnostics, LayerDiagnostics, ksvd_diagnostics
 from .roofline import Machine, fitted, measured_crossing, predicted_crossing
+from .shape import Shape, shape_for
 from .spectra import LayerSpectrum, Spectrum, spectrum
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "LayerDiagnostics",
     "LayerSpectrum",
     "Machine",
+    "Shape",
     "Spectrum",
     "crossing",
     "fitted",
@@ -19,5 +21,6 @@ __all__ = [
     "layer_cost",
     "measured_crossing",
     "predicted_crossing",
+    "shape_for",
     "spectrum",
 ]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, SupportsIndex
 from torch import Tensor, nn
 
 from .inputs import Sequences, arrange
+from .masks import expect_tensor
 
 
 class Attention(nn.Module):
@@ -81,6 +82,10 @@ class Attention(nn.Module):
             )
         return call, values
 
+    def _mask_shape(self, call: Sequences) -> tuple[int, int, int]:
+        """That of an attn_mask with a matrix for every head."""
+        return call.x.shape[0] * self.num_heads, call.x.shape[1], call.y.shape[1]
+
 
 class Streaming(Attention):
     """An attention that can continue, token by token, from a state."""
@@ -105,6 +110,7 @@ class Streaming(Attention):
 
     def step(self, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
         """One token x_t (B, d), or a sequence of one in the layer's layout: output, next state."""
+        expect_tensor("x_t", x_t, f"(batch, {self.embed_dim})")
         time = 1 if self.batch_first else 0
         if x_t.dim() == 3 and x_t.shape[time] == 1:
             return self.prefill(x_t, state=state)

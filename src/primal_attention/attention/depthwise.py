@@ -121,9 +121,8 @@ class DepthWise(nn.Module):
         lows, lasts, fractions = [], [], []
         for axis, (step, place) in enumerate(zip(tap, places, strict=True)):
             own = offset[..., axis]  # (B, M, h)
-            if self.after == 0:
-                own = own.clamp(max=-step)
-            whole = own.detach().floor()
+            # from the left where causal: a tap at i has nothing to learn from the right of it
+            whole = own.detach().floor() if self.after else own.detach().ceil() - 1
             lows.append(place + (self.before + step) + whole.long())
             lasts.append(place + (self.before + self.after))
             fractions.append(own - whole)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -11,7 +13,7 @@ from torch.nn import functional as F
 
 from ..kernels.scan import Sums, causal_scan
 from ..theory.factors import DenseKernel, Kernel, KernelFactors
-from ..theory.precision import widen
+from ..theory.precision import widen, without_autocast
 from .base import Streaming, check_batch
 from .cost import Terms
 from .inputs import Sequences
@@ -74,8 +76,10 @@ class FactoredAttention(Streaming, UndroppedAttention):
 
     def _continue(self, call: Sequences, values: Tensor, state: Any) -> tuple[Tensor, Any]:
         check_batch(len(state.seen), call.x.shape[0])
-        heads, state = self._advance(*self._project(call, values), call.ignore, state)
-        return self._output(heads, call), state
+        projected = self._project(call, values)
+        with in_range(*projected) as (q, k, v):
+            heads, state = self._advance(q, k, v, call.ignore, state)
+        return self._output(heads.to(projected[0].dtype), call), state
 
     def factors(
         self, query: Tensor, key: Tensor | None = None, key_padding_mask: Tensor | None = None
@@ -130,13 +134,16 @@ class FactoredAttention(Streaming, UndroppedAttention):
     # -- the product ------------------------------------------------------------------------------
 
     def _attend(self, call: Sequences, values: Tensor) -> Tensor:
-        if self.causal:
-            return super()._attend(call, values)
-        if self._folds(call.x.shape[1] + call.y.shape[1]):
+        if not self.causal and self._folds(call.x.shape[1] + call.y.shape[1]):
             return silence(self._folded(call, values), call)
-        q, k, v = self._project(call, values)
-        left, right, scale = self._by_head(q, k, call)
-        return self._output(_scaled(left @ (right.mT @ v), scale), call)
+        projected = self._project(call, values)
+        with in_range(*projected) as (q, k, v):
+            if self.causal:
+                heads = self._mix(q, k, v, call.ignore)
+            else:
+                left, right, scale = self._by_head(q, k, call)
+                heads = _scaled(left @ (right.mT @ v), scale)
+        return self._output(heads.to(projected[0].dtype), call)
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         """The causal form."""
@@ -146,8 +153,9 @@ class FactoredAttention(Streaming, UndroppedAttention):
     def _weights(self, q: Tensor, k: Tensor, call: Sequences) -> Tensor:
         if self.causal:
             return super()._weights(q, k, call)
-        left, right, scale = self._by_head(q, k, call)
-        return silence(_scaled(left, scale), call) @ right.mT
+        with in_range(q, k) as (wide_q, wide_k):
+            left, right, scale = self._by_head(wide_q, wide_k, call)
+            return (silence(_scaled(left, scale), call) @ right.mT).to(q.dtype)
 
     def _by_head(
         self, q: Tensor, k: Tensor, call: Sequences
@@ -179,16 +187,32 @@ class FactoredAttention(Streaming, UndroppedAttention):
             (w_q, w_k), (b_q, b_k) = w_qk.chunk(2), (None, None) if b_qk is None else b_qk.chunk(2)
             q, k = F.linear(x, w_q, b_q), F.linear(y, w_k, b_k)
         q, k = q.unflatten(-1, heads), k.unflatten(-1, heads)
-        left, right, total, scale = self._factors_of(q, k, call)
-        pooled = right.flatten(2).mT @ z  # (B, h m, d)
-        sums = pooled.unflatten(1, (self.num_heads, -1)) @ w_v.unflatten(0, heads).mT
-        if b_v is not None:  # (B, h, m, p)
-            sums = sums + total.unsqueeze(-1) * b_v.unflatten(0, heads).unsqueeze(1)
-        out = sums @ self.out_proj.weight.mT.unflatten(0, heads)  # (B, h, m, d)
-        rows, out = _scaled(left, scale).flatten(2), out.flatten(1, 2)
-        if self.out_proj.bias is None:
-            return rows @ out
-        return torch.baddbmm(self.out_proj.bias.expand(len(rows), 1, d), rows, out)
+        w_o, b_o, dtype = self.out_proj.weight, self.out_proj.bias, q.dtype
+        with in_range(q, k, z, w_v, w_o, b_v, b_o) as (q, k, z, w_v, w_o, b_v, b_o):
+            left, right, total, scale = self._factors_of(q, k, call)
+            pooled = right.flatten(2).mT @ z  # (B, h m, d)
+            sums = pooled.unflatten(1, (self.num_heads, -1)) @ w_v.unflatten(0, heads).mT
+            if b_v is not None:  # (B, h, m, p)
+                sums = sums + total.unsqueeze(-1) * b_v.unflatten(0, heads).unsqueeze(1)
+            out = sums @ w_o.mT.unflatten(0, heads)  # (B, h, m, d)
+            rows, out = _scaled(left, scale).flatten(2), out.flatten(1, 2)
+            if b_o is None:
+                made = rows @ out
+            else:
+                made = torch.baddbmm(b_o.expand(rows.shape[0], 1, d), rows, out)
+        result: Tensor = made.to(dtype)
+        return result
+
+
+@contextmanager
+def in_range(first: Tensor, *others: Any) -> Iterator[tuple[Any, ...]]:
+    """Tensors as they are; in float32 and without autocast where the first is in float16, whose
+    range sums over positions leave."""
+    if first.dtype != torch.float16:
+        yield first, *others
+        return
+    with without_autocast(first.device):
+        yield tuple(None if t is None else widen(t) for t in (first, *others))
 
 
 def count(seen: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:

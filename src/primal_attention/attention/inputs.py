@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .masks import padding_mask
+from .masks import expect_tensor, padding_mask
 
 
 class Sequences(NamedTuple):
@@ -52,8 +52,15 @@ def arrange(
     nested query is what nn.TransformerEncoder makes of a padded batch in inference, if it was built
     around nn.MultiheadAttention and given another attention later.
     """
+    if torch.jit.is_tracing():  # type: ignore[attr-defined]
+        raise RuntimeError(
+            "torch.jit.trace would keep the lengths of its example; expected torch.export.export, "
+            "or torch.onnx.export with dynamo=True"
+        )
     key = query if key is None else key
     value = key if value is None else value
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        expect_tensor(name, tensor, f"(batch, length, {embed_dim})")
     if query.is_nested:
         if not (key is query and value is query and key_padding_mask is None):
             raise ValueError(
@@ -128,6 +135,8 @@ def _batch_first(tensor: Tensor, batched: bool, batch_first: bool) -> Tensor:
 
 
 def _check(name: str, tensor: Tensor, embed_dim: int, dtype: torch.dtype, query: Tensor) -> None:
+    if tensor.layout != torch.strided:
+        raise ValueError(f"{name} has layout {tensor.layout}; expected torch.strided")
     if tensor.dim() not in (2, 3):
         raise ValueError(
             f"{name} has shape {tuple(tensor.shape)}; expected (batch, length, {embed_dim}), or "

@@ -140,8 +140,8 @@ class LargeKernelAttention(Streaming, ProjectedAttention):
         if need_weights:
             _no_matrix("need_weights=True")
         call, _ = self._arrange(query, key, value, key_padding_mask)
-        length = call.x.shape[1]
-        check_attention_mask(attn_mask, is_causal, causal=self.causal, queries=length, keys=length)
+        shape = self._mask_shape(call)
+        check_attention_mask(attn_mask, is_causal, causal=self.causal, shape=shape)
         return call.restore(self._convolve(call).out), None
 
     def factors(

@@ -6,6 +6,12 @@ import torch
 from torch import Tensor
 
 
+def expect_tensor(name: str, given: object, shape: str) -> None:
+    """Raise unless an argument is a tensor."""
+    if not isinstance(given, Tensor):
+        raise TypeError(f"{name} is of type {type(given).__name__}; expected a Tensor {shape}")
+
+
 def padding_mask(mask: Tensor | None, batch: int, length: int, *, batched: bool) -> Tensor | None:
     """The key padding mask as (B, M) bool, True = ignore.
 
@@ -15,6 +21,7 @@ def padding_mask(mask: Tensor | None, batch: int, length: int, *, batched: bool)
     if mask is None:
         return None
     expected = (batch, length) if batched else (length,)
+    expect_tensor("key_padding_mask", mask, f"{expected} of torch.bool (True = ignore)")
     if tuple(mask.shape) != expected:
         raise ValueError(f"key_padding_mask has shape {tuple(mask.shape)}; expected {expected}")
     if mask.dtype != torch.bool:
@@ -49,9 +56,11 @@ def _expect_all(fine: Tensor, mask: Tensor) -> None:
 
 
 def check_attention_mask(
-    attn_mask: Tensor | None, is_causal: bool, *, causal: bool, queries: int, keys: int
+    attn_mask: Tensor | None, is_causal: bool, *, causal: bool, shape: tuple[int, int, int]
 ) -> None:
-    """Accept only what the layer does anyway: nothing masked, or the causal mask if causal."""
+    """Accept only what the layer does anyway: nothing masked, or the causal mask if causal. The
+    shape is that of a mask with a matrix for every head, (B h, N, M)."""
+    matrices, queries, keys = shape
     if is_causal and not causal:
         raise ValueError(
             "is_causal=True was asked of a layer built with causal=False; "
@@ -59,15 +68,16 @@ def check_attention_mask(
         )
     if attn_mask is None or (is_causal and causal):  # is_causal vouches for the mask, as in torch
         return
+    expect_tensor("attn_mask", attn_mask, f"({queries}, {keys}) of torch.bool (True = hidden)")
     if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
         raise TypeError(
             f"attn_mask has dtype {attn_mask.dtype}; expected torch.bool (True = hidden) or a "
             "floating type (0 = visible, -inf = hidden)"
         )
-    if attn_mask.dim() not in (2, 3) or attn_mask.shape[-2:] != (queries, keys):
+    if tuple(attn_mask.shape) not in ((queries, keys), shape):
         raise ValueError(
             f"attn_mask has shape {tuple(attn_mask.shape)}; expected ({queries}, {keys}) or "
-            f"(batch * heads, {queries}, {keys})"
+            f"(batch * num_heads = {matrices}, {queries}, {keys})"
         )
     if torch.compiler.is_compiling():
         raise ValueError(

@@ -162,7 +162,7 @@ class PerformerAttention(FactoredAttention):
         return self._directions(k), widen(k).square().sum(-1) * (0.5 / math.sqrt(self.head_dim))
 
     def _directions(self, rows: Tensor) -> Tensor:
-        return widen(F.linear(rows, self.projection * self.head_dim**-0.25))
+        return widen(F.linear(rows, self.projection.to(rows.dtype) * self.head_dim**-0.25))
 
 
 def orthogonal_gaussian(rows: int, width: int, generator: torch.Generator | None = None) -> Tensor:

@@ -120,8 +120,8 @@ class MixingAttention(ProjectedAttention):
         say what the layer does anyway.
         """
         call, values = self._arrange(query, key, value, key_padding_mask)
-        queries, keys = call.x.shape[1], call.y.shape[1]
-        check_attention_mask(attn_mask, is_causal, causal=self.causal, queries=queries, keys=keys)
+        shape = self._mask_shape(call)
+        check_attention_mask(attn_mask, is_causal, causal=self.causal, shape=shape)
         out = self._attend(call, values)
         if not need_weights:
             return call.restore(out), None

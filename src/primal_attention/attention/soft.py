@@ -97,4 +97,7 @@ def gaussian(a: Tensor, b: Tensor) -> Tensor:
     half_a = (0.5 * scale) * a.square().sum(-1, keepdim=True)
     half_b = (0.5 * scale) * b.square().sum(-1).unsqueeze(-2)
     exponent: Tensor = (scale * a) @ b.mT
-    return exponent.sub_(half_a).sub_(half_b).exp_()  # a product's backward needs no result
+    exponent.sub_(half_a).sub_(half_b)  # a product's backward needs no result
+    with torch.no_grad():  # rounding alone makes it positive: the slope stays that of the formula
+        exponent.masked_fill_(exponent > 0.0, 0.0)
+    return exponent.exp_()

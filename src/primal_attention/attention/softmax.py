@@ -13,6 +13,7 @@ from ..theory.factors import DenseKernel
 from .base import Streaming, check_batch
 from .cost import Terms
 from .inputs import Sequences
+from .masks import expect_tensor
 from .projected import ProjectedAttention
 from .registry import register
 
@@ -173,6 +174,7 @@ def _attention_mask(attn_mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | 
     """attn_mask as (1, 1, N, M) or (B, h, N, M), checked, a float one in the type of the scores."""
     if attn_mask is None:
         return None
+    expect_tensor("attn_mask", attn_mask, "(N, M) of torch.bool (True = hide)")
     if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
         raise TypeError(
             f"attn_mask has dtype {attn_mask.dtype}; expected torch.bool (True = hide) or a "

@@ -73,15 +73,24 @@ class YosoAttention(MixingAttention):
         v = hide(v, ignore)
         with without_autocast(q.device):
             unit_q, unit_k = (F.normalize(widen(rows), dim=-1) for rows in (q, k))
-            if torch.compiler.is_exporting():  # the number of blocks would fix the length
+            if _plainly():
                 out = _collisions(unit_q, unit_k, widen(v), self.tau)
             else:
                 out = _Collisions.apply(unit_q, unit_k, widen(v), self.tau)
-        return out.to(v.dtype)
+        return out
 
     def _output(self, heads: Tensor, call: Sequences) -> Tensor:
-        unit = F.normalize(widen(heads), dim=-1).to(heads.dtype)  # 1e-12 is 0 in float16
-        return super()._output(unit, call)
+        # heads are in float32 at least: a length, and its inverse, leave the range of float16
+        return super()._output(F.normalize(heads, dim=-1).to(self.out_proj.weight.dtype), call)
+
+    def _weights(self, q: Tensor, k: Tensor, call: Sequences) -> Tensor:
+        return super()._weights(q, k, call).to(q.dtype)
+
+
+def _plainly() -> bool:
+    """Without blocks: their number would fix the length of an exported graph, and function
+    transforms (torch.func) differentiate the plain operations."""
+    return torch.compiler.is_exporting() or torch._C._are_functorch_transforms_active()
 
 
 class _Collisions(torch.autograd.Function):
@@ -94,8 +103,13 @@ class _Collisions(torch.autograd.Function):
         return torch.cat([_collisions(rows, k, v, tau) for rows in q.split(_block(q, k), 2)], 2)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v = ctx.saved_tensors
+        if torch.is_grad_enabled():  # it is to be differentiated itself
+            needed = [t for t in (q, k, v) if t.requires_grad]
+            out = _collisions(q, k, v, ctx.tau)
+            found = iter(torch.autograd.grad(out, needed, grads[0], create_graph=True))
+            return *(next(found) if t.requires_grad else None for t in (q, k, v)), None
         grad_q, grad_k, grad_v = [], torch.zeros_like(k), torch.zeros_like(v)
         size = _block(q, k)
         for rows, grad in zip(q.split(size, 2), grads[0].split(size, 2), strict=True):
@@ -118,7 +132,7 @@ def _collisions(q: Tensor, k: Tensor, v: Tensor, tau: int) -> Tensor:
 def _cosine(q: Tensor, k: Tensor) -> Tensor:
     """<q_i, k_j>; rounding must not take it to 1 or beyond, where the angle has no derivative."""
     nearly_one = 1.0 - torch.finfo(q.dtype).eps
-    return (q @ k.mT).clamp_(-nearly_one, nearly_one)
+    return (q @ k.mT).clamp(-nearly_one, nearly_one)
 
 
 def _probability(cosine: Tensor) -> Tensor:

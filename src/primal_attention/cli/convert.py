@@ -20,10 +20,10 @@ EPILOG = "Example: primal convert models/bert --rank 32 --distill 200 --batches 
 
 def convert(
     model: Annotated[
-        Path,
+        str,
         typer.Argument(
-            metavar="MODEL", exists=True,
-            help="A local folder of a Hugging Face model, or a config.json (an untrained model).",
+            metavar="MODEL",
+            help="A folder of a Hugging Face model, a config.json (untrained), or a hub name.",
         ),
     ],
     *,
@@ -92,7 +92,7 @@ def convert(
         show_plan(planned, trained)
     if out is not None:
         rows = write_converted(
-            found, planned, model, out, batches=batches, batch_size=batch_size, steps=distill
+            found, planned, Path(model), out, batches=batches, batch_size=batch_size, steps=distill
         )
         if batches is not None:
             result["distilled"] = [row._asdict() for row in rows]
@@ -122,7 +122,7 @@ def show_result(result: dict[str, Any], out: Path) -> None:
     from .show import show_rows
 
     rows = {
-        f"distilled {row['name']}": f"relative error {row['before']:.3f} -> {row['after']:.3f}"
+        f"distilled {row['name']}": f"relative error {row['before']:.3g} -> {row['after']:.3g}"
         for row in result.get("distilled", ())
     }
     rows["folder"] = str(out)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..grammar import parse_lengths, parse_options, parse_size
+from ..grammar import parse_count, parse_lengths, parse_options, parse_size
 from ..grammar import show_number as short
 from .options import AsJson, Heads, Option, Width
-from .settings import usage
+from .settings import UsageError, usage
+
+if TYPE_CHECKING:
+    from ..analysis import Shape
 
 PREDICTED, MEASURED = "1k:1M", "256,512,1k,2k,4k"
 RANK_NOTE = "rank = {rank} is not below the width of a head, {width} / {heads}: it reduces nothing."
@@ -44,6 +47,16 @@ def cost(
     batch_size: Annotated[int, typer.Option(help="Sequences in a batch.")] = 1,
     dtype: Annotated[str, typer.Option(help="float64, float32, bfloat16 or float16.")] = "float32",
     memory: Annotated[str, typer.Option(help="Memory of the device, such as 16G.")] = "16G",
+    parameters: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead: depth and width of a model with so many parameters, such as 10M, of one "
+            "attention (softmax unless named) with the given heads and rank."
+        ),
+    ] = None,
+    classifier: Annotated[
+        bool, typer.Option("--classifier", help="With --parameters: no language model is meant.")
+    ] = False,
     measure: Annotated[
         bool,
         typer.Option("--measure", help="Time forwards here, on one thread, and compare."),
@@ -55,6 +68,16 @@ def cost(
     from ..bench.candidates import choose_candidates
     from ..bench.costs import compare, costed_candidates, predict
     from .show import show_json
+
+    if classifier and parameters is None:
+        raise UsageError("--classifier is given without --parameters; expected both")
+    if measure and parameters is not None:
+        raise UsageError("--measure is given with --parameters; expected one of them")
+    if parameters is not None:
+        with usage():
+            shapes = _shapes(parameters, attention, option, lengths, heads, rank, classifier)
+        show_json([one.to_dict() for one in shapes]) if as_json else _show_shapes(shapes)
+        return
 
     sizes = {"width": width, "heads": heads, "rank": rank, "batch_size": batch_size, "dtype": dtype}
     with usage():
@@ -69,6 +92,57 @@ def cost(
         _show_times(found["times"])
     else:
         _show(found, memory)
+
+
+def _shapes(
+    parameters: str,
+    attention: str | None,
+    option: list[str] | None,
+    lengths: str | None,
+    heads: int,
+    rank: int,
+    classifier: bool,
+) -> list[Shape]:
+    """A shape for every attention that is named."""
+    from ..analysis import shape_for
+    from ..bench.candidates import choose_candidates
+    from ..bench.costs import costed_candidates
+
+    own = parse_options(option or ())
+    chosen = choose_candidates(attention or "softmax", costed_candidates, own)
+    if odd := [one.text for one in chosen if not one.name]:
+        raise ValueError(f"--attention has {odd[0]!r}; expected names of attentions")
+    length, *more = parse_lengths(lengths or "1k")
+    if more:
+        raise ValueError(f"--lengths is {lengths!r}; expected one length with --parameters")
+    return [
+        shape_for(
+            parse_count(parameters), attention=one.name, heads=heads, rank=rank, length=length,
+            classifier=classifier, options=dict(one.options),
+        )
+        for one in chosen
+    ]  # fmt: skip
+
+
+def _show_shapes(shapes: list[Shape]) -> None:
+    from .show import console, show_table
+
+    show_table(
+        ["attention", "layers", "width", "parameters", "regime", "FLOPs", "training state"],
+        [
+            [
+                one.attention, str(one.depth), str(one.width), f"{one.parameters:,}", one.regime,
+                f"{short(one.flops)} at N = {short(one.length)}", f"{short(one.memory, 1024)}B",
+            ]
+            for one in shapes
+        ],
+    )  # fmt: skip
+    for one in shapes:
+        lines = [f"{one.attention}: {one.why}.", *(f"Warning: {text}." for text in one.warnings)]
+        if one.extrapolated:
+            lines.append(f"Extrapolated: {'; '.join(one.extrapolated)}.")
+        for line in lines:
+            console().print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _show(found: dict[str, Any], memory: str) -> None:

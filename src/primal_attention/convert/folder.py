@@ -70,7 +70,7 @@ def load(folder: Path | str, base: Any = None) -> nn.Module:
     """
     folder = Path(folder)
     record = _read(folder / RECORD)
-    named: dict[str, Tensor] = _safetensors().load_file(folder / WEIGHTS)
+    named = _weights(folder / WEIGHTS)
     complete = record["weights"] == "all"
     model = _base_model(folder, base, record, complete)
     if converted_layers(model):
@@ -83,7 +83,10 @@ def load(folder: Path | str, base: Any = None) -> nn.Module:
         )
     if complete and not isinstance(base, nn.Module):
         _adopt_types(model, named)
-    moves = repeat(model, record["layers"])
+    try:
+        moves = repeat(model, record["layers"])
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{folder / RECORD} is damaged: {error!r}") from error
     try:
         _fill(model, named, record)
     except BaseException:
@@ -162,7 +165,35 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         have = record.get("format") if isinstance(record, dict) else None
         raise ValueError(f"{path} has format {have!r}; expected {FORMAT}")
+    _check_record(path, record)
     return record
+
+
+def _check_record(path: Path, record: Any) -> None:
+    """Raise a ValueError unless a record has what `load` reads of it."""
+
+    def expect(place: str, found: Any, kind: type) -> Any:
+        if not isinstance(found, kind):
+            raise ValueError(f"{path} is damaged: {place} is {found!r}; expected a {kind.__name__}")
+        return found
+
+    for name in ("weights", "model"):
+        expect(name, record.get(name), str)
+    base = expect("base", record.get("base"), dict)
+    expect("base.structure", base.get("structure"), str)
+    for i, layer in enumerate(expect("layers", record.get("layers"), list)):
+        expect(f"layers[{i}]", layer, dict)
+        for word in expect(f"layers[{i}].names", layer.get("names"), list):
+            expect(f"layers[{i}].names", word, str)
+
+
+def _weights(path: Path) -> dict[str, Tensor]:
+    library = _safetensors()
+    try:
+        found: dict[str, Tensor] = library.load_file(path)
+    except Exception as error:  # its own kind of error, or that of the system
+        raise ValueError(f"cannot read {path}: {error}") from error
+    return found
 
 
 def _safetensors() -> Any:

@@ -33,26 +33,24 @@ _COMPANIONS = (
 
 
 def open_model(path: Path | str, class_name: str | None = None) -> tuple[nn.Module, bool]:
-    """A Hugging Face model from a local folder, and whether it has trained weights.
-
-    A config.json, or a folder without any weights, gives an untrained model. class_name: a class of
-    transformers, by default the one that config.json names.
+    """A Hugging Face model from a local folder or by a name of the hub, and whether it has trained
+    weights. A config.json, or a folder without any weights, gives an untrained model. class_name: a
+    class of transformers, by default the one that config.json names.
     """
     transformers = require_transformers()
+    if not Path(path).exists() and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(path)):
+        return _from_hub(str(path), class_name), True
     path = Path(path)
     folder = path.parent if path.is_file() else path
     if not (folder / "config.json").is_file():
         raise ValueError(f"{path} has no config.json; expected a folder that save_pretrained wrote")
     config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
     expect_unconverted(config, folder)
-    name = class_name or next(iter(getattr(config, "architectures", None) or ()), "AutoModel")
-    kind = getattr(transformers, name, None)
-    if kind is None:
-        near = difflib.get_close_matches(name, dir(transformers), n=5)
-        raise ValueError(unknown("model class", name, ["AutoModel", *near]))
+    kind = _class_of(config, class_name)
     trained = path.is_dir() and any(file for pattern in _WEIGHTS for file in folder.glob(pattern))
     if not trained:
-        return (kind.from_config(config) if name.startswith("Auto") else kind(config)), False
+        auto = kind.__name__.startswith("Auto")
+        return (kind.from_config(config) if auto else kind(config)), False
     try:
         # weights_only: a .bin is a pickle, of which nothing but tensors may be read
         return kind.from_pretrained(folder, local_files_only=True, weights_only=True), True
@@ -61,6 +59,29 @@ def open_model(path: Path | str, class_name: str | None = None) -> tuple[nn.Modu
             f"the pytorch_model.bin in {folder} is a pickle of more than tensors, which can run "
             "any code; expected weights in .safetensors, as save_pretrained writes them"
         ) from error
+
+
+def _from_hub(name: str, class_name: str | None) -> Any:
+    """A model of the hub, or of its cache on this machine."""
+    transformers = require_transformers()
+    try:
+        config = transformers.AutoConfig.from_pretrained(name)
+        expect_unconverted(config, name)
+        return _class_of(config, class_name).from_pretrained(name, weights_only=True)
+    except OSError as error:
+        raise ValueError(
+            f"{name} is no folder here, and the hub does not give it: {str(error).splitlines()[0]}"
+        ) from error
+
+
+def _class_of(config: Any, class_name: str | None) -> Any:
+    transformers = require_transformers()
+    name = class_name or next(iter(getattr(config, "architectures", None) or ()), "AutoModel")
+    kind = getattr(transformers, name, None)
+    if kind is None:
+        near = difflib.get_close_matches(name, dir(transformers), n=5)
+        raise ValueError(unknown("model class", name, ["AutoModel", *near]))
+    return kind
 
 
 def read_batches(path: Path | str, size: int) -> list[dict[str, Tensor]]:

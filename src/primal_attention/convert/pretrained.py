@@ -3,9 +3,10 @@
 `model.save_pretrained(folder)` works as ever: the conversion stands in config.json. A plain class
 would not know it, so
 
-    model = primal_attention.convert.from_pretrained(folder)
+    model = primal_attention.from_pretrained(folder)
 
-which is `pretrained_class(BertModel).from_pretrained(folder)` for the class that was saved.
+which is `pretrained_class(BertModel).from_pretrained(folder)` for the class that was saved. For
+Auto classes see `publishing.py`.
 """
 
 from __future__ import annotations
@@ -24,23 +25,46 @@ from .folder import RECORD
 from .record import FIELD, note
 
 
-def from_pretrained(folder: Path | str, **options: Any) -> nn.Module:
-    """A converted model that `save_pretrained` wrote, from a local folder. Options are those of
-    transformers' from_pretrained. The originals are not in the folder: `revert_` will refuse."""
+def from_pretrained(name: Path | str, **options: Any) -> nn.Module:
+    """A model by a folder or by a name of the hub, in the class that it was saved from: converted,
+    as `save_pretrained` or `primal_attention.save` wrote it, or a plain one.
+
+    Options are those of transformers' from_pretrained. The originals of a converted model are not
+    in its folder: `revert_` will refuse.
+    """
+    if (Path(name) / RECORD).is_file():
+        from .folder import load
+
+        if options:
+            raise ValueError(
+                f"{next(iter(options))} is given for a folder of primal_attention.save; expected "
+                "no options"
+            )
+        return load(name)
     transformers = require_transformers()
-    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
-    names = getattr(config, "architectures", None)
-    if not getattr(config, FIELD, None) or not names:
-        raise ValueError(
-            f"the config.json in {folder} tells of no conversion; expected a converted model"
-        )
-    built = pretrained_class(getattr(transformers, names[0]))
-    return built.from_pretrained(folder, local_files_only=True, **options)  # type: ignore[no-any-return]
+    config = transformers.AutoConfig.from_pretrained(name, **_place(name))
+    names = getattr(config, "architectures", None) or ["AutoModel"]
+    kind = getattr(transformers, names[0], None)
+    if kind is None:
+        raise ValueError(f"{name} holds a {names[0]}; expected a class of transformers")
+    kind = pretrained_class(kind) if getattr(config, FIELD, None) else kind
+    return kind.from_pretrained(name, **{**_place(name), **options})  # type: ignore[no-any-return]
+
+
+def _place(name: Path | str) -> dict[str, bool]:
+    """A folder is read as it is; any other name is one of the hub, or of its cache."""
+    return {"local_files_only": True} if Path(name).exists() else {}
+
+
+def converted_class(name: str) -> type[Any]:
+    """`pretrained_class` of a class of transformers, for the module beside a saved model."""
+    return pretrained_class(getattr(require_transformers(), name))
 
 
 @functools.cache
 def pretrained_class(kind: type[Any]) -> type[Any]:
-    """A subclass of a Hugging Face model class that repeats the conversion of its config."""
+    """A subclass of a Hugging Face model class that repeats the conversion of its config. That of a
+    base model repeats what a model with a head had in its base."""
 
     def __init__(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
         kind.__init__(self, config, *args, **kwargs)
@@ -50,13 +74,31 @@ def pretrained_class(kind: type[Any]) -> type[Any]:
                 "the config tells of no conversion; expected that of a converted model"
             )
         if not converted_layers(self):
-            repeat(self, known["layers"])
+            repeat(self, _own_layers(self, known["layers"]))
             forget_originals(self)
             note(self)
 
+    def register_for_auto_class(cls: Any, auto_class: Any = "AutoModel") -> None:
+        """Nothing: saving must not copy the library's own file, where the class says it is from."""
+
     # the old name: architectures in config.json and all else that goes by names stay as they are
-    members = {"__init__": __init__, "__module__": kind.__module__, "__doc__": kind.__doc__}
+    members = {
+        "__init__": __init__, "__module__": kind.__module__, "__doc__": kind.__doc__,
+        "register_for_auto_class": classmethod(register_for_auto_class),
+    }  # fmt: skip
     return type(kind.__name__, (kind,), members)
+
+
+def _own_layers(model: Any, layers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The layers of a record, by their paths in this model: a base has those below its prefix."""
+    prefix = f"{model.base_model_prefix}."
+    if hasattr(model, model.base_model_prefix):
+        return layers
+    own = []
+    for layer in layers:
+        names = [n.removeprefix(prefix) for n in layer["names"] if n.startswith(prefix)]
+        own += [{**layer, "names": names}] if names else []
+    return own or layers
 
 
 # -- bases for `load` ------------------------------------------------------------------------------
@@ -82,7 +124,7 @@ def expect_unconverted(config: Any, folder: Path | str) -> None:
     """Refuse a converted model's folder: a plain class would start its attentions at random."""
     if getattr(config, FIELD, None):
         ours = (Path(folder) / RECORD).is_file()
-        opens = "primal_attention.load" if ours else "primal_attention.convert.from_pretrained"
+        opens = "primal_attention.load" if ours else "primal_attention.from_pretrained"
         raise ValueError(
             f"{folder} holds a model that is converted already, which {opens} opens; expected an "
             "unconverted one"

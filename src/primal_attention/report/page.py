@@ -76,7 +76,7 @@ def page(sources: Sources, spectra: Spectra, title: str | None = None) -> str:
         settings(sources),
     ]
     sections = [section for section in found if section is not None]
-    return _document(title or _title(sources), sections, sources.command)
+    return document(title or _title(sources), sections, sources.command)
 
 
 def _title(sources: Sources) -> str:
@@ -84,7 +84,8 @@ def _title(sources: Sources) -> str:
     return ", ".join(tasks) or ", ".join(one.name for one in sources.benches)
 
 
-def _document(title: str, sections: list[Section], command: str) -> str:
+def document(title: str, sections: list[Section], command: str) -> str:
+    """Sections as one HTML file."""
     body = "\n".join(one.html() for one in sections)
     style, script = asset("page.css"), asset("page.js")
     links = "".join(f'<a href="#{one.id}">{escape(one.title)}</a>' for one in sections)

@@ -45,7 +45,10 @@ class Line:
 
     @property
     def difference(self) -> float | None:
-        return None if self.ours is None else self.ours.mean - self.paper
+        """None where there is nothing to compare, or where our figure means nothing."""
+        if self.ours is None or self.why == QUICK_REASON:
+            return None
+        return self.ours.mean - self.paper
 
 
 def trained_lines(

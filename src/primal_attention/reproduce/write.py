@@ -32,11 +32,10 @@ def texts(line: Line) -> tuple[str, ...]:
     if ours is None:
         return (*head, "", "", "", "", line.state)
     deviation = "" if ours.deviation is None else f" ± {ours.deviation:.1f}"
-    difference = line.difference or 0.0
     return (
         *head,
         f"{ours.mean:.1f}{deviation}",
-        f"{difference:+.1f}",
+        "" if line.difference is None else f"{line.difference:+.1f}",
         f"{ours.low:.1f} to {ours.high:.1f}",
         str(ours.seeds),
         line.state,

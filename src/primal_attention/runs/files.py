@@ -62,8 +62,16 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except OSError as error:
         raise RunError(f"cannot read {path}: {_reason(error)}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(f"{path} is not JSON: {error}") from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file."""
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise RunError(f"{path} holds a {type(found).__name__}; expected a JSON object")
+    return found
 
 
 def sync_folder(path: Path) -> None:

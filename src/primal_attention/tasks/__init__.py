@@ -38,6 +38,7 @@ _FAMILIES = {
     "uea": (".uea", "archive_tasks"),
     "lra": (".lra", "arena_tasks"),
     "images": (".images", "image_tasks"),
+    "made": (".made", "made_tasks"),
     "rl": (".rl.sets", "rl_tasks"),
 }
 _HOMES = {"Batch": ".examples"}  # other names are those of series

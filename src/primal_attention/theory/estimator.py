@@ -59,8 +59,9 @@ class KernelSVD(
     1 / width. `center` centres the features of both views. `n_components=None` keeps every
     singular value that is not zero to working precision.
 
-    `n_landmarks` turns on the asymmetric Nystrom approximation for large N and M: with random
-    rows I and columns J, `K ~ K[:, J] K[I, J]^+ K[I, :]`, whose SVD is computed exactly in
+    `n_landmarks` turns on the asymmetric Nystrom approximation for large N and M: with n random
+    rows I and 2n columns J, `K ~ K[:, J] K[I, J]^+ K[I, :]` with a pseudo-inverse of rank n / 2 (at
+    least `n_components`; all of it where I and J are all points), whose SVD is computed exactly in
     O((N + M) n^2); K is never formed, and new points meet the landmarks only. The sums of "sne" are
     then estimated from the columns J. `nystrom_error_` is the relative error
     `||K - K~||_F / ||K||_F`, measured on `nystrom_error_rows_` rows of K (512 random ones, or

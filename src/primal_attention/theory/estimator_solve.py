@@ -98,7 +98,8 @@ def solve(
     if landmarks is None:
         rows, columns = everything
     else:
-        rows, columns = (np.sort(random.choice(k, min(k, landmarks), False)) for k in (n, m))
+        rows = np.sort(random.choice(n, min(n, landmarks), False))
+        columns = np.sort(random.choice(m, min(m, 2 * landmarks), False))
     blocks.kernel.count = m / len(columns)
     log_sums = blocks.log_sums(everything[0], columns)
     tall = blocks(everything[0], columns, log_sums)  # K[:, J]
@@ -109,7 +110,9 @@ def solve(
         error, error_rows = 0.0, 0
     else:
         wide = blocks(rows, everything[1], log_sums[rows])  # K[I, :]
-        a, b, to_a, to_b = _nystrom_factors(tall, wide, tall[rows])
+        whole = len(rows) == n and len(columns) == m
+        rank = len(rows) if whole else max(landmarks // 2, components or 1)
+        a, b, to_a, to_b = _nystrom_factors(tall, wide, tall[rows], rank)
         error, error_rows = _nystrom_error(blocks, a, b, random)
         found, maps, means, energy = _factored(a, b, to_a, to_b, components, center)
     left_map, left_offset, right_map, right_offset = maps
@@ -168,11 +171,15 @@ def _leading(kernel: KernelLike, most: int, components: int | None) -> KSVD:
 
 
 def _nystrom_factors(
-    tall: Matrix, wide: Matrix, corner: Matrix
+    tall: Matrix, wide: Matrix, corner: Matrix, rank: int
 ) -> tuple[Matrix, Matrix, Matrix, Matrix]:
     """`K[:, J] K[I, J]^+ K[I, :] = a b^T` and the maps `a = K[:, J] to_a`, `b = K[I, :]^T
-    to_b`. The root of the corner goes to either side, which keeps rounding errors small."""
+    to_b`. The root of the corner goes to either side, which keeps rounding errors small.
+
+    The pseudo-inverse has a rank below the corner's sides. Its smallest singular values are those
+    of a few points, not of K, and dividing by them would make the error larger than K itself."""
     u, s, vh = np.linalg.svd(corner, full_matrices=False)
+    u, s, vh = u[:, :rank], s[:rank], vh[:rank]
     kept = s > max(corner.shape) * np.finfo(np.float64).eps * max(float(s[0]), 1e-300)
     kept[0] = True
     root = 1.0 / np.sqrt(np.where(s[kept] > 0, s[kept], 1.0))

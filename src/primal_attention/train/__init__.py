@@ -53,8 +53,8 @@ def train(
 ) -> RunResult:
     """Train in a new folder under root, `<task>-<attention>-<n>` unless it has a name.
 
-    Ctrl-C and SIGTERM end it with a checkpoint and a KeyboardInterrupt; whatever ends it, `resume`
-    continues as if nothing had happened, on a CPU to the last bit.
+    Ctrl-C, SIGTERM and SIGHUP end it with a checkpoint and a KeyboardInterrupt; whatever ends it,
+    `resume` continues as if nothing had happened, on a CPU to the last bit.
     """
     config.validate()
     config = config.resolved()

@@ -52,10 +52,20 @@ def processes(config: EngineConfig) -> Iterator[Fabric]:
         )
     elif config.devices == 1:
         yield _launch(config, 1, 1)
+    elif config.devices > (here := _devices_here(config.accelerator)):
+        raise RunError(f"devices is {config.devices}; expected at most {here}, all that are here")
     else:
         with _helpers(config) as port, member(config, 0, port) as fabric:
             yield fabric
             fabric.broadcast(None)  # no more runs
+
+
+def _devices_here(accelerator: str) -> int:
+    """Processors for the CPU, else graphics cards."""
+    import torch
+
+    on_cuda = accelerator in ("auto", "cuda", "gpu") and torch.cuda.is_available()
+    return torch.cuda.device_count() if on_cuda else os.cpu_count() or 1
 
 
 def _launch(config: EngineConfig, devices: int, nodes: int, environment: Any = None) -> Fabric:

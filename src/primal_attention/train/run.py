@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runs.errors import NotFiniteError, RunError
-from ..runs.files import read_json
+from ..runs.files import read_object
 from ..runs.folder import create_folder, locked, status_kept
 from ..tasks.objective import Objective, RunResult
 from .config import EngineConfig, config_of
@@ -55,8 +55,12 @@ def read_config(run: Path) -> EngineConfig:
     """The settings of a run folder, valid ones."""
     if not (run / "config.json").is_file():
         raise RunError(f"{run} is not a run folder: it has no config.json")
-    config = config_of(read_json(run / "config.json"))
-    config.validate()
+    stored = read_object(run / "config.json")
+    try:
+        config = config_of(stored)
+        config.validate()
+    except (TypeError, AttributeError) as error:
+        raise RunError(f"{run / 'config.json'} is damaged: {error}") from error
     return config
 
 
@@ -67,8 +71,13 @@ def read_result(run: Path) -> RunResult | None:
     path = run / "result.json"
     if not path.exists():
         return None
-    task = get_task(read_json(run / "config.json")["task"])
-    return task.objective.result_class.from_dict(run, read_json(path))
+    stored, result = read_object(run / "config.json"), read_object(path)
+    if not isinstance(name := stored.get("task"), str):
+        raise RunError(f"{run / 'config.json'} has the task {name!r}; expected a name")
+    try:
+        return get_task(name).objective.result_class.from_dict(run, result)
+    except TypeError as error:
+        raise RunError(f"{path} is damaged: {error}") from error
 
 
 def load(config: EngineConfig) -> Objective[Any, Any]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from signal import SIGINT, SIGTERM, default_int_handler, getsignal, signal
+from signal import SIG_IGN, SIGHUP, SIGINT, SIGTERM, default_int_handler, getsignal, signal
 from threading import current_thread, main_thread
 from typing import Any
 
@@ -212,7 +212,8 @@ def peak_memory_mb() -> float:
 
 @contextmanager
 def asked_by_signals(ask: Callable[[], None]) -> Iterator[None]:
-    """While in it, Ctrl-C and SIGTERM ask to stop; a second Ctrl-C interrupts at once."""
+    """While in it, Ctrl-C, SIGTERM and SIGHUP (a closed terminal) ask to stop; a second Ctrl-C
+    interrupts at once. What is ignored, as SIGHUP under nohup, stays ignored."""
     if current_thread() is not main_thread():  # where signals cannot be handled
         yield
         return
@@ -221,7 +222,9 @@ def asked_by_signals(ask: Callable[[], None]) -> Iterator[None]:
         signal(SIGINT, default_int_handler)
         ask()
 
-    before = {number: getsignal(number) for number in (SIGINT, SIGTERM)}
+    before = {number: getsignal(number) for number in (SIGINT, SIGTERM, SIGHUP)}
+    if before[SIGHUP] is SIG_IGN:
+        del before[SIGHUP]
     for number in before:
         signal(number, handle)
     try:

@@ -305,3 +305,10 @@ def same_as_aeon(s, path):
     for x, y in zip(s.series, series, strict=True):
         assert x.shape == y.T.shape
         assert x.T.tobytes() == y.tobytes()
+
+
+def test_a_utf_8_mark_is_left_out(tmp_path):
+    path = tmp_path / "marked.ts"
+    for text in (GOOD, GOOD.partition("\n\n")[2]):  # before a comment, before a tag
+        path.write_text(text, encoding="utf-8-sig")
+        assert len(read_ts(path)) == 3

@@ -8,30 +8,31 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from primal_attention.train.estimator import (
     PrimalFormerClassifier,
+    PrimalFormerRegressor,
     PrimalRocketClassifier,
     PrimalRocketRegressor,
 )
 
-SMALL = PrimalFormerClassifier(
-    width=8,
-    heads=1,
-    feedforward=8,
-    rank=2,
-    layers=1,
-    lr=0.03,
-    batch_size=32,
-    epochs=6,
-    random_state=0,
-)
-
-
-ROCKETS = [
-    kind(groups=4, random_state=0) for kind in (PrimalRocketClassifier, PrimalRocketRegressor)
+SMALL = {
+    "width": 8, "heads": 1, "feedforward": 8, "layers": 1, "lr": 0.03, "batch_size": 32,
+    "steps": 12, "epochs": 1, "groups": 2, "random_state": 0,
+}  # fmt: skip
+QUICK = [
+    PrimalFormerClassifier(ensemble="net", **SMALL),
+    PrimalFormerRegressor(ensemble="fast", **SMALL),
+    *(kind(groups=4, random_state=0) for kind in (PrimalRocketClassifier, PrimalRocketRegressor)),
 ]
+WHOLE = [kind(ensemble="best", **SMALL) for kind in (PrimalFormerClassifier, PrimalFormerRegressor)]
 
 
-@parametrize_with_checks([SMALL, *ROCKETS])
+@parametrize_with_checks(QUICK)
 def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(WHOLE)
+def test_whole_ensembles(estimator, check):
     check(estimator)
 
 

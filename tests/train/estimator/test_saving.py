@@ -6,13 +6,20 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("sklearn")
 
+from primal_attention.models.build import build_model
 from primal_attention.train import RunError
-from primal_attention.train.estimator import PrimalFormerClassifier
+from primal_attention.train.config import RunConfig
+from primal_attention.train.estimator import PrimalFormerClassifier, PrimalFormerRegressor
+from primal_attention.train.estimator.folder import write_folder
 
-SMALL = {"width": 8, "heads": 2, "feedforward": 8, "rank": 4, "epochs": 2, "random_state": 0}
+SMALL = {
+    "ensemble": "net", "width": 8, "heads": 2, "feedforward": 8, "rank": 4, "steps": 2,
+    "epochs": 1, "groups": 2, "random_state": 0,
+}  # fmt: skip
 RNG = np.random.default_rng(0)
 X = [RNG.standard_normal((2, n)) for n in (5, 8, 7, 3, 6, 4)]
 Y = np.array(["a", "b"] * 3)
@@ -62,14 +69,53 @@ def test_what_was_fitted_is_saved_whatever_was_set_since(classifier, changes, tm
     np.testing.assert_array_equal(once_more.predict_proba(X), classifier.predict_proba(X))
 
 
-def test_a_folder_of_an_earlier_version(classifier, folder):
-    """It has the parameters alone."""
-    path = folder / "config.json"
-    content = json.loads(path.read_text())
-    del content["run"]
-    path.write_text(json.dumps(content))
-    again = PrimalFormerClassifier.load(folder)
-    np.testing.assert_array_equal(again.predict_proba(X), classifier.predict_proba(X))
+@pytest.mark.parametrize("kind", [PrimalFormerClassifier, PrimalFormerRegressor])
+@pytest.mark.parametrize("ensemble", ["fast", "best"])
+def test_whole_ensembles(kind, ensemble, tmp_path):
+    series, y = X * 2, np.arange(12) % 2
+    scale = {"normalise": "asinh"} if ensemble == "best" else {}
+    first = kind(**SMALL | {"ensemble": ensemble} | scale).fit(series, y)
+    first.save(tmp_path / "saved")
+    again = kind.load(tmp_path / "saved")
+    np.testing.assert_array_equal(again.predict(series), first.predict(series))
+    np.testing.assert_array_equal(again.transform(series), first.transform(series))
+    assert again.mixture_ == first.mixture_
+    name = "left_out_" if kind is PrimalFormerRegressor else "left_out_proba_"
+    np.testing.assert_array_equal(getattr(again, name), getattr(first, name))
+    other = {PrimalFormerClassifier, PrimalFormerRegressor} - {kind}
+    with pytest.raises(RunError, match="is no saved"):
+        other.pop().load(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("has_run", [True, False])
+def test_a_folder_of_an_earlier_version(has_run, tmp_path):
+    """One Transformer; the earliest have the parameters alone."""
+    shape = {"classes": 2, "channels": 2, "max_length": 8}
+    sizes = {"width": 8, "heads": 2, "feedforward": 8, "rank": 4}
+    config = RunConfig(task="series", weights="data", attention=("softmax", "primal"), **sizes)
+    model = build_model(config, **shape).eval()
+    run = {k: v for k, v in config.to_dict().items() if k not in ("model", "keep")}
+    content = {
+        "format": "primal_attention.PrimalFormerClassifier/1",
+        "parameters": {
+            **sizes, "attention": ["softmax", "primal"], "weights": "data", "normalise": "none",
+            "epochs": 3, "patience": 2, "random_state": 0,
+        },
+        **({"run": run} if has_run else {}),
+        "classes": {"dtype": "<U1", "values": ["a", "b"]},
+        "channels": 2, "max_length": 8, "normaliser": None, "table": False, "features": 2,
+        "feature_names": None, "history": [{"epoch": 1}],
+    }  # fmt: skip
+    write_folder(tmp_path / "old", content, model.state_dict())
+    again = PrimalFormerClassifier.load(tmp_path / "old")
+    inputs = torch.from_numpy(X[1].T[None].astype(np.float32)).double()
+    expected = model.double()(inputs).softmax(1).detach().numpy()
+    np.testing.assert_allclose(again.predict_proba([X[1]]), expected, rtol=1e-6)
+    assert (again.ensemble, again.early_stopping, again.n_iter_) == ("net", True, 1)
+    assert again.transform([X[1]]).shape == (1, 8)
+    again.save(tmp_path / "new")
+    once_more = PrimalFormerClassifier.load(tmp_path / "new")
+    np.testing.assert_array_equal(once_more.predict_proba(X), again.predict_proba(X))
 
 
 def test_the_names_of_columns_are_kept(tmp_path):
@@ -114,7 +160,7 @@ def test_a_failure_leaves_the_one_before(classifier, folder, monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("primal_attention.train.estimator.saving.write_json", full)
+    monkeypatch.setattr("primal_attention.train.estimator.folder.write_json", full)
     with pytest.raises(RunError, match=r"cannot save .*: no space left on device"):
         classifier.save(folder)
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == before

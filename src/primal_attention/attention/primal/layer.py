@@ -160,9 +160,8 @@ class PrimalAttention(PrimalParameters, DualView):
         positions give zero rows; so do all queries of a sample without any valid key.
         """
         call, _ = self._arrange(query, key, value, key_padding_mask)
-        check_attention_mask(
-            attn_mask, is_causal, causal=self.causal, queries=call.x.shape[1], keys=call.y.shape[1]
-        )
+        shape = self._mask_shape(call)
+        check_attention_mask(attn_mask, is_causal, causal=self.causal, shape=shape)
         out, _ = self._attend(call, None, record=self.training)
         if not need_weights:
             return call.restore(out), None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
@@ -74,7 +75,7 @@ class _Lines:
                 for line in gzip.GzipFile(fileobj=raw) if is_gzip else raw:
                     self.number += 1
                     self.is_cut = not line.endswith(b"\n")
-                    yield line.strip()
+                    yield (line.removeprefix(BOM_UTF8) if self.number == 1 else line).strip()
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise DataError(f"{self.path} is a damaged or incomplete gzip file: {error}") from error
         except OSError as error:

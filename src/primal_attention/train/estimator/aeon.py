@@ -70,7 +70,9 @@ class AeonPrimalFormerClassifier(_Delegating):
     @classmethod
     def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
         """Small and quick, for aeon's checks."""
-        small = PrimalFormerClassifier(width=8, heads=2, feedforward=8, rank=4, epochs=2)
+        small = PrimalFormerClassifier(
+            ensemble="net", width=8, heads=2, feedforward=8, steps=2, epochs=1
+        )
         return {"classifier": small}
 
 

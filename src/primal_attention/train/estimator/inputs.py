@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from ...tasks.series import Floats, Integers, SeriesSet
+
+MANY_CHANNELS = 8  # times the timepoints; of the archive's sets PEMS-SF has most, 7 times
 
 
 def is_collection(X: Any) -> bool:
@@ -69,11 +72,26 @@ def read_collection(X: Any) -> list[Floats]:
     series = [_read_case(i, case) for i, case in enumerate(X)]
     for i, values in enumerate(series):
         if values.shape[1] != series[0].shape[1]:
+            turned = len({len(one) for one in series}) == 1
+            hint = "; are timepoints and channels swapped?" if turned else ""
             raise ValueError(
                 f"case {i} of X has {values.shape[1]} channels; expected {series[0].shape[1]} as "
-                "in case 0"
+                f"in case 0{hint}"
             )
     return series
+
+
+def warn_if_transposed(series: Sequence[Floats]) -> None:
+    """Warn where series (length_i, channels) have many more channels than timepoints, as those of
+    an array (cases, timepoints, channels) do."""
+    longest, channels = max(map(len, series)), series[0].shape[1]
+    if channels > MANY_CHANNELS * longest:
+        warnings.warn(
+            f"X has {channels} channels and at most {longest} timepoints; expected (cases, "
+            "channels, timepoints): if they are swapped, give X.transpose(0, 2, 1)",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _read_case(i: int, case: Any) -> Floats:
@@ -117,6 +135,19 @@ def read_labels(y: Any, X: Any, name: str) -> tuple[npt.NDArray[Any], Integers]:
     if len(classes) < 2:
         raise ValueError(f"y has 1 class, {classes[0]!r}; expected at least 2 classes")
     return classes, indices.astype(np.int64)
+
+
+def read_values(y: Any, X: Any, name: str) -> Floats:
+    """The numbers y (cases,) of a regression."""
+    if y is None:
+        raise ValueError(f"{name} requires y to be passed, but the target y is None")
+    values: Floats = check_array(
+        column_or_1d(y, warn=True), ensure_2d=False, dtype=np.float64, input_name="y"
+    )
+    check_consistent_length(X, values)
+    if len(values) < 2:
+        raise ValueError(f"X has {len(values)} sample, 1 case; expected at least 2")
+    return values
 
 
 def _check_kind(y: npt.NDArray[Any]) -> None:

@@ -10,7 +10,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_array, validate_data
 
 from ...tasks.series import Floats
-from .inputs import is_collection, read_collection
+from .inputs import is_collection, read_collection, warn_if_transposed
 
 
 class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
@@ -29,12 +29,16 @@ class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
             series = read_collection(X)
             found = series[0].shape[1]
             if fit:
+                warn_if_transposed(series)
+            if fit:
                 self._from_table, self.n_features_in_ = False, found
                 self.__dict__.pop("feature_names_in_", None)  # of a fit before
         else:
             series, found = self._read_table(X, fit=fit), 1
         if not fit and found != channels:
-            raise ValueError(f"X has {found} channels; expected {channels} as in fit")
+            turned = all(len(values) == channels for values in series)
+            hint = "; are timepoints and channels swapped?" if turned else ""
+            raise ValueError(f"X has {found} channels; expected {channels} as in fit{hint}")
         return series
 
     def _read_table(self, X: Any, *, fit: bool) -> list[Floats]:

@@ -1,188 +1,175 @@
-"""A fitted classifier as a folder: config.json and weights.safetensors, whole or not there."""
+"""A fitted PrimalFormerClassifier or PrimalFormerRegressor as a folder."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
-import shutil
-from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
-from safetensors import SafetensorError
+import torch
 from torch import Tensor
 
 from ...models.build import build_model
-from ...runs.errors import RunError
-from ...runs.files import explained, read_json, sync_folder, temporary, write_bytes, write_json
 from ...tasks.series import Normaliser
-from ..checkpoint import tensors_from_bytes, tensors_to_bytes
+from ..checkpoint import tensors_from_bytes
 from ..config import RunConfig
-from .settings import plain, run_config
+from .ensemble import Ensemble
+from .folder import (
+    classes_from_json,
+    classes_to_json,
+    columns_from_json,
+    columns_to_json,
+    read_folder,
+    refuse_others,
+    write_folder,
+)
+from .parameters import plain
+from .rocket.saving import model_content, model_from, model_tensors
+from .scaling import Squash
+from .settings import Settings
 
 if TYPE_CHECKING:
-    from .classifier import PrimalFormerClassifier
+    from .former import FormerEstimator
 
-FORMAT = "primal_attention.PrimalFormerClassifier/1"
-CONFIG, WEIGHTS = "config.json", "weights.safetensors"
-Estimator = TypeVar("Estimator")
-
-
-def save(classifier: PrimalFormerClassifier, path: str | os.PathLike[str]) -> None:
-    """Write a classifier; a saved one that is there already is replaced."""
-    refuse_others(path, FORMAT)
-    write_folder(path, _content(classifier), classifier.model_.state_dict())
+Estimator = TypeVar("Estimator", bound="FormerEstimator")
+LEFT_OUT = ("left_out_proba_", "left_out_")  # one or the other
+VALUES = ("_centre", "_deviation")  # of the regressor's targets
 
 
-def load(
-    kind: type[PrimalFormerClassifier], path: str | os.PathLike[str]
-) -> PrimalFormerClassifier:
+def save(estimator: FormerEstimator, path: str | os.PathLike[str]) -> None:
+    """Write an estimator; a saved one of its kind that is there already is replaced."""
+    refuse_others(path, *_formats(type(estimator)))
+    write_folder(path, _content(estimator), _tensors(estimator))
+
+
+def load(kind: type[Estimator], path: str | os.PathLike[str]) -> Estimator:
     """The inverse of `save`; a RunError says what is wrong with the folder."""
-    return read_folder(path, FORMAT, partial(_restore, kind))
+    return read_folder(path, partial(_restore, kind), *_formats(kind))
 
 
-# -- any estimator ---------------------------------------------------------------------------------
+def _formats(kind: type[FormerEstimator]) -> list[str]:
+    """The newest first."""
+    if hasattr(kind, "_restored"):
+        return ["primal_attention.PrimalFormerRegressor/1"]
+    return [f"primal_attention.PrimalFormerClassifier/{version}" for version in (2, 1)]
 
 
-def refuse_others(path: str | os.PathLike[str], form: str) -> None:
-    """Raise unless the path is new, an empty folder, or one that holds a saved `form` alone."""
-    path = Path(path)
-    if path.exists() and not (path.is_dir() and _is_ours_or_empty(path, form)):
-        raise RunError(f"{path} exists and is no saved {_noun(form)}; expected a new folder")
-
-
-def write_folder(
-    path: str | os.PathLike[str], content: dict[str, Any], tensors: Mapping[str, Tensor]
-) -> None:
-    """Write beside and rename, so that the folder is whole or not there."""
-    path = Path(path)
-    weights = tensors_to_bytes(tensors)
-    with explained(f"save {path}"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside, before = temporary(path), temporary(path)
-        try:
-            beside.mkdir()
-            write_bytes(beside / WEIGHTS, weights)
-            write_json(beside / CONFIG, content)
-            sync_folder(beside)
-            if path.exists():
-                os.rename(path, before)
-            os.rename(beside, path)
-            sync_folder(path.parent)
-        except BaseException:
-            shutil.rmtree(beside, ignore_errors=True)
-            if before.exists() and not path.exists():
-                os.rename(before, path)
-            raise
-        shutil.rmtree(before, ignore_errors=True)
-
-
-def read_folder(
-    path: str | os.PathLike[str], form: str, restore: Callable[[dict[str, Any], bytes], Estimator]
-) -> Estimator:
-    """What `restore` makes of content and weights; a RunError says what is wrong with them."""
-    path = Path(path)
-    content = read_json(path / CONFIG)
-    if not isinstance(content, dict) or content.get("format") != form:
-        raise RunError(f"{path} is no saved {_noun(form)}; expected {CONFIG} with format {form!r}")
-    with explained(f"read {path / WEIGHTS}"):
-        weights = (path / WEIGHTS).read_bytes()
-    try:
-        return restore(content, weights)
-    except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
-        raise RunError(f"{path} is damaged: {_first_line(error)}") from error
-
-
-def _noun(form: str) -> str:
-    return "regressor" if "Regressor" in form else "classifier"
-
-
-def _is_ours_or_empty(path: Path, form: str) -> bool:
-    names = {file.name for file in path.iterdir()}
-    if not names <= {CONFIG, WEIGHTS}:  # what else is there would be lost
-        return False
-    if not names:
-        return True
-    try:
-        content = read_json(path / CONFIG)
-    except RunError:
-        return False
-    return isinstance(content, dict) and content.get("format") == form
-
-
-def _content(classifier: PrimalFormerClassifier) -> dict[str, Any]:
-    parameters = {name: plain(value) for name, value in classifier.get_params().items()}
+def _content(estimator: FormerEstimator) -> dict[str, Any]:
+    parameters = {name: plain(value) for name, value in estimator.get_params().items()}
     if isinstance(parameters["random_state"], np.random.RandomState):
         parameters["random_state"] = None
     if not isinstance(parameters["attention"], str):
         parameters["attention"] = [str(name) for name in parameters["attention"]]
-    normaliser, names = classifier.normaliser_, getattr(classifier, "feature_names_in_", None)
+    fitted = estimator.ensemble_
+    classes = getattr(estimator, "classes_", None)
     return {
-        "format": FORMAT,
+        "format": _formats(type(estimator))[0],
         "parameters": parameters,
         # what it was fitted with: the parameters may have been set anew since
-        "run": classifier._config.to_dict(),
-        "classes": classes_to_json(classifier.classes_),
-        "channels": classifier.model_.channels,
-        "max_length": classifier.model_.max_length,
-        "normaliser": None if normaliser is None else normaliser.to_dict(),
-        "table": classifier._from_table,
-        "features": classifier.n_features_in_,
-        "feature_names": None if names is None else names.tolist(),
-        "history": classifier.history_,
+        "run": fitted.config.to_dict(),
+        "classes": None if classes is None else classes_to_json(classes),
+        "values": [getattr(estimator, name) for name in VALUES if hasattr(estimator, name)],
+        "channels": fitted.channels,
+        "max_length": fitted.nets[0].max_length if fitted.nets else None,
+        "squash": None if fitted.squash is None else fitted.squash.to_dict(),
+        "normaliser": None if fitted.normaliser is None else fitted.normaliser.to_dict(),
+        "nets": len(fitted.nets),
+        "frozen": None if fitted.frozen is None else model_content(fitted.frozen),
+        "temperature": fitted.temperature,
+        "share": fitted.share,
+        **columns_to_json(estimator),
+        "history": estimator.history_,
+        "steps": estimator.n_iter_,
     }
 
 
-def _restore(
-    kind: type[PrimalFormerClassifier], content: dict[str, Any], weights: bytes
-) -> PrimalFormerClassifier:
+def _tensors(estimator: FormerEstimator) -> dict[str, Tensor]:
+    fitted = estimator.ensemble_
+    found = {
+        f"net.{i}.{name}": tensor
+        for i, net in enumerate(fitted.nets)
+        for name, tensor in net.state_dict().items()
+    }
+    if fitted.frozen is not None:
+        found |= {f"frozen.{name}": t for name, t in model_tensors(fitted.frozen).items()}
+    for name in LEFT_OUT:
+        if getattr(estimator, name, None) is not None:
+            found[name] = torch.from_numpy(getattr(estimator, name))
+    return found
+
+
+def _restore(kind: type[Estimator], content: dict[str, Any], weights: bytes) -> Estimator:
+    stored = tensors_from_bytes(weights)
+    if "nets" not in content:
+        content, stored = _from_version_1(content), _under("net.0.", stored)
     parameters = content["parameters"]
     if isinstance(parameters["attention"], list):
         parameters["attention"] = tuple(parameters["attention"])
-    parameters.setdefault("feature_map", "cosine")  # all that an earlier version had
-    classifier = kind(**parameters)
-    # a folder of an earlier version has the parameters alone
-    run = content.get("run")
-    config = run_config(classifier.get_params()) if run is None else RunConfig.from_dict(run)
-    classifier._config = config
-    classifier.classes_ = classes_from_json(content["classes"])
-    model = build_model(
+    estimator: Any = kind(**parameters)
+    run, classes = content["run"], content["classes"]
+    config = _early(estimator) if run is None else RunConfig.from_dict(run)
+    outputs = 1
+    if classes is not None:
+        estimator.classes_ = classes_from_json(classes)
+        outputs = len(estimator.classes_)
+    nets = []
+    for i in range(content["nets"]):
+        shape = {"channels": content["channels"], "max_length": content["max_length"]}
+        net = build_model(config, classes=outputs, **shape)
+        net.load_state_dict(_of(f"net.{i}.", stored))
+        nets.append(net.eval())
+    squash, normaliser, frozen = (content[name] for name in ("squash", "normaliser", "frozen"))
+    estimator.ensemble_ = Ensemble(
         config,
-        classes=len(classifier.classes_),
-        channels=content["channels"],
-        max_length=content["max_length"],
+        content["channels"],
+        None if squash is None else Squash.from_dict(squash),
+        None if normaliser is None else Normaliser.from_dict(normaliser),
+        tuple(nets),
+        None if frozen is None else model_from(frozen, _of("frozen.", stored)),
+        content["temperature"],
+        content["share"],
     )
-    model.load_state_dict(tensors_from_bytes(weights))
-    classifier.model_ = model.eval()
-    stored = content["normaliser"]
-    classifier.normaliser_ = None if stored is None else Normaliser.from_dict(stored)
-    classifier._from_table, classifier.n_features_in_ = content["table"], content["features"]
-    if content["feature_names"] is not None:
-        classifier.feature_names_in_ = np.array(content["feature_names"], dtype=object)
-    classifier.history_ = content["history"]
-    classifier.n_iter_ = len(classifier.history_)
-    return classifier
+    left_out = LEFT_OUT[classes is None]
+    setattr(estimator, left_out, stored[left_out].numpy() if left_out in stored else None)
+    for name, value in zip(VALUES, content["values"], strict=False):
+        setattr(estimator, name, value)
+    columns_from_json(estimator, content)
+    estimator.history_, estimator.n_iter_ = content["history"], content["steps"]
+    found: Estimator = estimator
+    return found
 
 
-def classes_to_json(classes: npt.NDArray[Any]) -> dict[str, Any]:
-    values, kind = classes.tolist(), classes.dtype.kind
-    wrong = [type(v).__name__ for v in values if type(v) not in (str, int, float, bool)]
-    if kind not in "biufUO":  # tolist() turns a time into an integer
-        wrong = [str(classes.dtype)]
-    if wrong:
-        raise RunError(
-            f"the classes are of type {wrong[0]}; expected text, numbers or booleans, which JSON "
-            "can hold"
-        )
-    return {"dtype": "object" if kind == "O" else classes.dtype.str, "values": values}
+def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
+    """One Transformer, trained with early stopping."""
+    before = {"ensemble": "net", "feature_map": "cosine", "early_stopping": True}
+    alone: dict[str, Any] = {
+        "squash": None,
+        "frozen": None,
+        "temperature": 1.0,
+        "share": 1.0,
+        "values": [],
+    }
+    return {
+        "run": None,
+        **content,
+        **alone,
+        "nets": 1,
+        "steps": len(content["history"]),
+        "parameters": before | content["parameters"],
+    }
 
 
-def classes_from_json(stored: dict[str, Any]) -> npt.NDArray[Any]:
-    return np.array(stored["values"], dtype=np.dtype(stored["dtype"]))
+def _early(estimator: FormerEstimator) -> RunConfig:
+    """The settings of a Transformer whose folder has the parameters alone."""
+    config = Settings.of(estimator.get_params()).config
+    return dataclasses.replace(config, model="transformer", norm="post")
 
 
-def _first_line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return f"no {text}" if isinstance(error, KeyError) else text.splitlines()[0]
+def _of(prefix: str, stored: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {n.removeprefix(prefix): t for n, t in stored.items() if n.startswith(prefix)}
+
+
+def _under(prefix: str, stored: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {prefix + name: tensor for name, tensor in stored.items()}

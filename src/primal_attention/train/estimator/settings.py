@@ -1,52 +1,92 @@
-"""The parameters of the classifier as the settings of a run, checked."""
+"""The parameters of the estimators as settings, checked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from numbers import Integral
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from ...grammar import read_options
 from ...names import check_choice
+from ...tasks.net import NET
 from ..config import CHOICES, RunConfig
+from .parameters import check_integer, plain, seed_of
+from .rocket.model import Settings as RocketSettings
+from .rocket.model import number_of_threads
 
 SHARED = (
-    "weights", "feature_map", "rank", "rank_multi", "anchor_rule", "eta", "width", "heads",
-    "feedforward", "dropout", "normalise", "optimizer", "lr", "batch_size", "epochs", "clip",
+    "weights", "feature_map", "rank_multi", "anchor_rule", "eta", "width", "heads", "feedforward",
+    "dropout", "optimizer", "lr", "weight_decay", "batch_size", "epochs", "clip",
     "validation_fraction",
 )  # fmt: skip
-SEEDS = 2**32
+FIXED = ("model", "norm", "schedule", "warmup_steps", "label_smoothing")  # as the recipe has it
+ENSEMBLES = ("fast", "net", "best")
+NORMALISE = ("auto", "channel", "asinh", "none")
 
 
-def run_config(parameters: Mapping[str, Any]) -> RunConfig:
-    """The settings; a ValueError names the first wrong parameter and what was expected."""
-    given = {name: plain(value) for name, value in parameters.items()}
-    shared = {name: given[name] for name in SHARED}
+@dataclass(frozen=True)
+class Settings:
+    """What `PrimalFormerClassifier` and `PrimalFormerRegressor` are told, checked."""
+
+    ensemble: str
+    config: RunConfig  # of a network
+    rocket: RocketSettings
+    normalise: str
+    steps: int
+    patience: int | None  # None: no early stopping
+    minutes: float | None
+    workers: int
+    device: str
+    verbose: bool
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any]) -> Settings:
+        """A ValueError names the first wrong parameter and what was expected."""
+        given = {name: plain(value) for name, value in parameters.items()}
+        check_choice("ensemble", given["ensemble"], ENSEMBLES)
+        check_choice("normalise", given["normalise"], NORMALISE)
+        config = _run_config(given)
+        if not isinstance(given["early_stopping"], bool):
+            raise ValueError(
+                f"early_stopping is {given['early_stopping']!r}; expected True or False"
+            )
+        for name, least in (("patience", 1), ("steps", 1), ("groups", 1)):
+            check_integer(name, given[name], least)
+        verbose, minutes = given["verbose"], given["max_minutes"]
+        check_integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0)
+        if minutes is not None and not (isinstance(minutes, int | float) and minutes > 0):
+            raise ValueError(f"max_minutes is {minutes!r}; expected a positive number or None")
+        return cls(
+            given["ensemble"],
+            config,
+            RocketSettings(groups=given["groups"], seed=config.seed, threads=1),
+            given["normalise"],
+            given["steps"],
+            given["patience"] if given["early_stopping"] else None,
+            minutes,
+            number_of_threads(given["n_jobs"]) or 1,
+            given["device"],
+            bool(verbose),
+        )
+
+
+def _run_config(given: Mapping[str, Any]) -> RunConfig:
+    attention, rank = _attention(given), given["rank"]
+    if rank is None and all(isinstance(given[name], int) for name in ("width", "heads")):
+        rank = max(given["width"] // max(given["heads"], 1) // 2, 1)
     config = RunConfig(
         task="series",
         seed=seed_of(given["random_state"]),
-        attention=_attention(given),
+        attention=attention,
         accelerator=given["device"],
         options=read_options(given["options"]),
-        **shared,
+        rank=rank,
+        **{name: NET[name] for name in FIXED},
+        **{name: given[name] for name in SHARED},
     )
     check_choice("device", given["device"], CHOICES["accelerator"])
     config.check_settings()
-    if not isinstance(given["early_stopping"], bool):
-        raise ValueError(f"early_stopping is {given['early_stopping']!r}; expected True or False")
-    check_integer("patience", given["patience"], 1)
-    verbose = given["verbose"]
-    check_integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0)
     return config
-
-
-def plain(value: Any) -> Any:
-    """A number of numpy's, as a grid has it, as one of Python's; those of a mapping too."""
-    if isinstance(value, Mapping):
-        return {name: plain(own) for name, own in value.items()}
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _attention(given: Mapping[str, Any]) -> tuple[str, ...]:
@@ -60,21 +100,3 @@ def _attention(given: Mapping[str, Any]) -> tuple[str, ...]:
         raise ValueError(
             f"attention is {attention!r}; expected a name or one name per layer"
         ) from None
-
-
-def seed_of(random_state: Any) -> int:
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(SEEDS, dtype=np.int64))
-    if isinstance(random_state, Integral) and 0 <= int(random_state) < SEEDS:
-        return int(random_state)
-    raise ValueError(
-        f"random_state is {random_state!r}; expected an integer from 0 to 2**32 - 1, a numpy "
-        "RandomState, or None"
-    )
-
-
-def check_integer(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} is {value!r}; expected an integer of at least {least}")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ....tasks.series import Floats, SeriesSet
-from ..settings import check_integer, plain, seed_of
+from ..parameters import check_integer, plain, seed_of
 from .features import Extractor
 from .pooling import PARTS
 from .ridge import Ridge, Scaling, fit_ridge
@@ -25,12 +25,12 @@ FEATURES = 2**25  # numbers of features that are held at once beside those of th
 class Settings:
     """The parameters of an estimator, checked."""
 
-    parts: tuple[str, ...]
-    groups: int
-    max_positions: int
-    landmarks: int
-    seed: int
-    threads: int | None
+    parts: tuple[str, ...] = tuple(PARTS)
+    groups: int = 32
+    max_positions: int = 8192
+    landmarks: int = 2000
+    seed: int = 0
+    threads: int | None = None
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Settings:
@@ -44,7 +44,7 @@ class Settings:
             given["max_positions"],
             given["landmarks"],
             seed_of(given["random_state"]),
-            _threads(given["n_jobs"]),
+            number_of_threads(given["n_jobs"]),
         )
 
 
@@ -150,7 +150,8 @@ def _parts(parts: Any) -> tuple[str, ...]:
     return tuple(part for part in PARTS if part in given)
 
 
-def _threads(n_jobs: Any) -> int | None:
+def number_of_threads(n_jobs: Any) -> int | None:
+    """-1 stands for all cores, None for no number."""
     if n_jobs is None:
         return None
     if n_jobs == -1:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from ....tasks.series import Floats
-from ..inputs import series_set
+from ..inputs import read_values, series_set
 from .estimator import RocketEstimator
 from .stacking import value_weights
 
@@ -35,15 +33,7 @@ class PrimalRocketRegressor(RegressorMixin, RocketEstimator):  # type: ignore[mi
         """Fit the ridges on series X and their values y (cases,)."""
         self._settings()  # raises before any work
         series = self._read(X, None)
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
-            )
-        y = column_or_1d(y, warn=True)
-        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-        check_consistent_length(series, y)
-        if len(y) < 2:
-            raise ValueError(f"X has {len(y)} sample, 1 case; expected at least 2")
+        y = read_values(y, series, type(self).__name__)
         centre, deviation = float(y.mean()), float(y.std()) or 1.0
         targets = torch.from_numpy((y - centre) / deviation)[:, None]
         left_out = self._fit(series_set(series, ()), targets, value_weights)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,8 +13,16 @@ from torch import Tensor
 
 from ....tasks.series import Normaliser
 from ...checkpoint import tensors_from_bytes
-from ..saving import classes_from_json, classes_to_json, read_folder, refuse_others, write_folder
-from ..settings import plain
+from ..folder import (
+    classes_from_json,
+    classes_to_json,
+    columns_from_json,
+    columns_to_json,
+    read_folder,
+    refuse_others,
+    write_folder,
+)
+from ..parameters import plain
 from .bank import Bank
 from .features import Extractor
 from .model import RocketModel
@@ -35,7 +44,7 @@ def save(estimator: RocketEstimator, path: str | os.PathLike[str]) -> None:
 
 def load(kind: type[Estimator], path: str | os.PathLike[str]) -> Estimator:
     """The inverse of `save`; a RunError says what is wrong with the folder."""
-    return read_folder(path, _format(kind), partial(_restore, kind))
+    return read_folder(path, partial(_restore, kind), _format(kind))
 
 
 def _format(kind: type[RocketEstimator]) -> str:
@@ -49,44 +58,41 @@ def _content(estimator: RocketEstimator) -> dict[str, Any]:
         parameters["random_state"] = None
     if not isinstance(parameters["parts"], str):
         parameters["parts"] = list(parameters["parts"])
-    extractor, names = estimator.model_.extractor, getattr(estimator, "feature_names_in_", None)
     classes = getattr(estimator, "classes_", None)
     return {
         "format": _format(type(estimator)),
         "parameters": parameters,
         # what it was fitted with: the parameters may have been set anew since
+        **model_content(estimator.model_),
+        "classes": None if classes is None else classes_to_json(classes),
+        "values": [getattr(estimator, name) for name in VALUES if hasattr(estimator, name)],
+        **columns_to_json(estimator),
+    }
+
+
+def model_content(model: RocketModel) -> dict[str, Any]:
+    """What of a model is not tensors."""
+    extractor = model.extractor
+    return {
         "parts": list(extractor.parts),
         "points": extractor.points,
         "max_positions": extractor.max_positions,
         "channels": extractor.bank.channels,
         "normaliser": extractor.normaliser.to_dict(),
-        "alphas": estimator.alphas_,
-        "classes": None if classes is None else classes_to_json(classes),
-        "values": [getattr(estimator, name) for name in VALUES if hasattr(estimator, name)],
-        "table": estimator._from_table,
-        "features": estimator.n_features_in_,
-        "feature_names": None if names is None else names.tolist(),
+        "alphas": {part: ridge.alpha for part, ridge in model.ridges.items()},
     }
 
 
-def _tensors(estimator: RocketEstimator) -> dict[str, Tensor]:
-    model = estimator.model_
+def model_tensors(model: RocketModel) -> dict[str, Tensor]:
+    """Its tensors; `model_from` is the inverse of both."""
     found = {f"bank.{name}": value for name, value in model.extractor.bank.tensors().items()}
     for part, ridge in model.ridges.items():
         found[f"{part}.weights"], found[f"{part}.intercept"] = ridge.weights, ridge.intercept
     found["weights"] = model.weights
-    for name in LEFT_OUT:
-        if hasattr(estimator, name):
-            found[name] = torch.from_numpy(getattr(estimator, name))
     return found
 
 
-def _restore(kind: type[Estimator], content: dict[str, Any], weights: bytes) -> Estimator:
-    parameters = content["parameters"]
-    if isinstance(parameters["parts"], list):
-        parameters["parts"] = tuple(parameters["parts"])
-    estimator = kind(**parameters)
-    stored = tensors_from_bytes(weights)
+def model_from(content: Mapping[str, Any], stored: Mapping[str, Tensor]) -> RocketModel:
     bank = {name.removeprefix("bank."): t for name, t in stored.items() if "bank." in name}
     extractor = Extractor(
         Normaliser.from_dict(content["normaliser"]),
@@ -100,7 +106,24 @@ def _restore(kind: type[Estimator], content: dict[str, Any], weights: bytes) -> 
         for part, alpha in content["alphas"].items()
     }
     _check_widths(extractor, ridges)
-    estimator.model_ = RocketModel(extractor, ridges, stored["weights"])
+    return RocketModel(extractor, ridges, stored["weights"])
+
+
+def _tensors(estimator: RocketEstimator) -> dict[str, Tensor]:
+    found = model_tensors(estimator.model_)
+    for name in LEFT_OUT:
+        if hasattr(estimator, name):
+            found[name] = torch.from_numpy(getattr(estimator, name))
+    return found
+
+
+def _restore(kind: type[Estimator], content: dict[str, Any], weights: bytes) -> Estimator:
+    parameters = content["parameters"]
+    if isinstance(parameters["parts"], list):
+        parameters["parts"] = tuple(parameters["parts"])
+    estimator = kind(**parameters)
+    stored = tensors_from_bytes(weights)
+    estimator.model_ = model_from(content, stored)
     for name in LEFT_OUT:
         if name in stored:
             setattr(estimator, name, stored[name].numpy())
@@ -108,9 +131,7 @@ def _restore(kind: type[Estimator], content: dict[str, Any], weights: bytes) -> 
         estimator.classes_ = classes_from_json(content["classes"])
     for name, value in zip(VALUES, content["values"], strict=False):
         setattr(estimator, name, value)
-    estimator._from_table, estimator.n_features_in_ = content["table"], content["features"]
-    if content["feature_names"] is not None:
-        estimator.feature_names_in_ = np.array(content["feature_names"], dtype=object)
+    columns_from_json(estimator, content)
     return estimator
 
 

@@ -1,0 +1,147 @@
+"""`primal adapt`: a converted model that does what the original did. torch is imported at work."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .options import AsJson, Quiet
+
+if TYPE_CHECKING:
+    from ..train.adapt import Adaptation
+
+EPILOG = "Example: primal adapt models/bert --batches texts.npz --layers -4: --steps 1000 -o out"
+
+
+def adapt(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="A folder of a Hugging Face model, or a name of the hub."
+        ),
+    ],
+    *,
+    batches: Annotated[
+        Path,
+        typer.Option(
+            exists=True, dir_okay=False,
+            help="Inputs: .npz or .safetensors, named as model arguments.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the model and its page go.")],
+    layers: Annotated[
+        str, typer.Option(help="last, all, an index, a slice -4: or a regular expression.")
+    ] = "last",
+    attention: Annotated[str, typer.Option(help="An attention of `primal list`.")] = "primal",
+    rank: Annotated[
+        int | None,
+        typer.Option(help="Directions s of a layer.", show_default="32, or half a head's width"),
+    ] = None,
+    feature_map: Annotated[
+        str | None, typer.Option(help="Of primal attention.", show_default="that of the layer")
+    ] = None,
+    extend_positions: Annotated[
+        int | None,
+        typer.Option(help="Stretch learned positions to so many, first.", show_default="as it is"),
+    ] = None,
+    layerwise: Annotated[
+        int, typer.Option(help="Steps of each layer against its original, first.", min=0)
+    ] = 50,
+    steps: Annotated[
+        int, typer.Option(help="Steps of the whole model against the original.", min=0)
+    ] = 500,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 5e-4,
+    every: Annotated[int, typer.Option(help="Steps between evaluations.", min=1)] = 50,
+    patience: Annotated[
+        int, typer.Option(help="Evaluations without a better one, then it stops.", min=1)
+    ] = 5,
+    task: Annotated[
+        float, typer.Option(help="Weight of the model's own loss, if the inputs have labels.")
+    ] = 0.0,
+    batch_size: Annotated[int, typer.Option(help="Samples in a step.", min=1)] = 8,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    model_class: Annotated[
+        str | None,
+        typer.Option("--class", help="A class of transformers.", show_default="from config.json"),
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Convert a model, train it to do what it did, without labels. Started again, it continues."""
+    from rich.console import Console
+
+    from ..convert.opening import copy_companions, open_model, parse_layers, read_batches
+    from ..convert.positions import extend_positions_
+    from ..convert.publishing import save_pretrained
+    from ..report.adaptation import write_adaptation
+    from ..train.adapt import AdaptSettings, adapt_
+    from .progress import Display
+    from .show import show_json
+
+    options: dict[str, Any] = {"rank": rank, "feature_map": feature_map}
+    options = {name: value for name, value in options.items() if value is not None}
+    if attention != "primal":
+        options["attention"] = attention
+    settings = AdaptSettings(
+        layerwise=layerwise,
+        steps=steps,
+        lr=lr,
+        every=every,
+        patience=patience,
+        task=task,
+        seed=seed,
+    )
+    opened, _ = open_model(model, model_class)
+    if extend_positions is not None:
+        extend_positions_(opened, extend_positions)
+    inputs = read_batches(batches, batch_size)
+    with Display(Console(stderr=True), quiet=quiet) as display:
+
+        def tell(step: int, steps: int, text: str) -> None:
+            display.draw(step, steps, "adapting", text)
+            display.say_seldom(f"step {step} of {steps}: {text}", at_once=step in (0, steps))
+
+        found = adapt_(
+            opened, inputs, layers=parse_layers(layers), settings=settings, folder=out, tell=tell,
+            **options,
+        )  # fmt: skip
+    save_pretrained(opened, out, figures=_figures(found))
+    if Path(model).exists():
+        copy_companions(model, out)
+    command = shlex.join(["primal", *sys.argv[1:]])
+    page = write_adaptation(found, out / "report.html", command=command, title=f"{model}, adapted")
+    if as_json:
+        shown = {name: dataclasses.asdict(getattr(found, name)) for name in ("before", "after")}
+        show_json({**shown, "best": found.best, "ended": found.ended, "page": str(page)})
+    else:
+        _show(found, out, page)
+
+
+def _figures(found: Adaptation) -> dict[str, str]:
+    """Lines for the model card."""
+    return {
+        "agreement with the original on held-out inputs": f"{found.after.agreement:.4f} "
+        f"({found.before.agreement:.4f} before training)",
+        "distance of the outputs": f"{found.after.outputs:.4f} ({found.before.outputs:.4f} before)",
+    }
+
+
+def _show(found: Adaptation, out: Path, page: Path) -> None:
+    from .show import show_rows
+
+    show_rows(
+        {
+            "attentions": str(len(found.layers)),
+            "agreement": f"{found.before.agreement:.4f} -> {found.after.agreement:.4f}",
+            "loss": f"{found.before.loss:.4f} -> {found.after.loss:.4f}",
+            "weights of step": f"{found.best}; {found.ended}",
+            "folder": str(out),
+            "page": str(page),
+            "next": f'model = primal_attention.from_pretrained("{out}")',
+        }
+    )

@@ -1,0 +1,113 @@
+"""How far a converted model is from its original: outputs, and hidden states block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .examples import call_model
+
+
+class Distance(NamedTuple):
+    """Means over the positions that count."""
+
+    outputs: Tensor  # Kullback-Leibler divergence of logits, else relative squared error
+    blocks: Tensor  # (blocks,): squared error over the variance of the original's hidden states
+    agreement: Tensor  # share of equal predictions, else 1 - relative squared error
+    task: Tensor | None  # the model's own loss, where the batch has labels
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The original and the model that is to become like it, and where they are compared."""
+
+    teacher: nn.Module
+    student: nn.Module
+    blocks: tuple[str, ...]
+
+    def distance(self, batch: Any) -> Distance:
+        """Of one batch, with the graph of the student."""
+        with torch.no_grad(), _hidden(self.teacher, self.blocks) as taught:
+            goal = call_model(self.teacher, batch)
+        with _hidden(self.student, self.blocks) as learned:
+            found = call_model(self.student, batch)
+        keep = _valid(batch)
+        pairs = [(learned[name], taught[name]) for name in self.blocks]
+        blocks = torch.stack([_relative(*_rows(a, b, keep)) for a, b in pairs])
+        outputs, agreement = _outputs(found, goal, keep)
+        return Distance(outputs, blocks, agreement, _own_loss(found))
+
+
+def block_of(path: str) -> str:
+    """The block that an attention belongs to: its path up to the last index, "encoder.layer.3"."""
+    parts = path.split(".")
+    places = [i for i, part in enumerate(parts) if part.isdigit()]
+    return ".".join(parts[: places[-1] + 1]) if places else path
+
+
+@contextmanager
+def _hidden(model: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tensor]]:
+    """What the modules of these names give; of several calls the last."""
+    found: dict[str, Tensor] = {}
+
+    def keep(name: str) -> Any:
+        def hook(module: nn.Module, args: Any, out: Any) -> None:
+            found[name] = out[0] if isinstance(out, tuple) else out
+
+        return hook
+
+    hooks = [model.get_submodule(name).register_forward_hook(keep(name)) for name in names]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _valid(batch: Any) -> Tensor | None:
+    """(B, N), True where a position counts, by the mask of a batch of keywords."""
+    mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
+    return mask.bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
+
+
+def _rows(a: Tensor, b: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Both as rows (positions, width), without those that do not count."""
+    if keep is not None and a.dim() >= 3 and a.shape[:2] == keep.shape:
+        return a[keep], b[keep]
+    return a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
+
+
+def _relative(found: Tensor, goal: Tensor) -> Tensor:
+    variance = (goal - goal.mean(0)).square().mean() if len(goal) > 1 else goal.square().mean()
+    return (found - goal).square().mean() / variance.clamp(min=torch.finfo(goal.dtype).tiny)
+
+
+def _outputs(found: Any, goal: Any, keep: Tensor | None) -> tuple[Tensor, Tensor]:
+    a, b = getattr(found, "logits", None), getattr(goal, "logits", None)
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape[-1] > 1:
+        rows, goals = _rows(a, b, keep)
+        both = rows.log_softmax(-1), goals.log_softmax(-1)
+        distance = F.kl_div(*both, log_target=True, reduction="batchmean")
+        return distance, (rows.argmax(-1) == goals.argmax(-1)).float().mean()
+    rows, goals = _rows(_first(found), _first(goal), keep)
+    distance = _relative(rows, goals)
+    return distance, 1.0 - distance.detach()
+
+
+def _first(out: Any) -> Tensor:
+    """The first tensor of what a model gives."""
+    if isinstance(out, Tensor):
+        return out
+    values = out.values() if isinstance(out, Mapping) else out
+    return next(each for each in values if isinstance(each, Tensor) and each.dim() > 0)
+
+
+def _own_loss(found: Any) -> Tensor | None:
+    loss = getattr(found, "loss", None)
+    return loss if isinstance(loss, Tensor) else None

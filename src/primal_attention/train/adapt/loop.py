@@ -1,0 +1,256 @@
+"""Conversion and recovery: layer by layer against the originals, then the whole model against it.
+
+The teacher is the model as it was before: labels are not needed.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...adapters.converted import evaluation
+from ...convert import convert_, converted_layers, distill_, plan
+from ...convert.examples import call_model
+from ...convert.matching import Pair, block_of
+from ...convert.sites import paths
+from .. import checkpoint
+from .settings import Adaptation, AdaptSettings, Evaluation
+
+Tell = Callable[[int, int, str], None]
+BATCHES = 16  # of the layers' own training
+
+
+def adapt_(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    layers: Any = "last",
+    held_out: Iterable[Any] | None = None,
+    teacher: nn.Module | None = None,
+    quality: Callable[[nn.Module], float] | None = None,
+    settings: AdaptSettings | None = None,
+    folder: Path | str | None = None,
+    tell: Tell | None = None,
+    **options: Any,
+) -> Adaptation:
+    """Convert attentions of a model in place and train it to do what it did before.
+
+        found = adapt_(model, batches, layers=slice(-4, None), rank=32)
+        print(found.before.agreement, found.after.agreement)
+
+    batches: inputs of the model, as `distill_` takes them. held_out: others, on which it is judged;
+    None takes every tenth of the batches. teacher: the model to become like, by default the model
+    as it is now. A model of which some layers are converted already keeps them. quality: a measure
+    of your own, read at every evaluation; nothing is chosen by it. folder: checkpoints go there,
+    and an adaptation that was interrupted continues from the last. tell(step, steps, text) hears
+    how far it is. options: those of `convert_`.
+
+    First every converted layer learns its original's outputs, then the whole model learns the
+    teacher's outputs and hidden states, by AdamW without dropout. What the first converted layer
+    does not depend on stays as it is. The weights of the best evaluation stay in the model.
+    """
+    chosen = settings or AdaptSettings()
+    train, judged = _split(list(batches), held_out)
+    teacher = copy.deepcopy(model) if teacher is None else teacher
+    teacher.eval().requires_grad_(False)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(chosen.seed)  # what has no weight to start from is drawn
+        convert_(model, plan(model, layers, **options))
+    names = tuple(paths(model, layer)[0] for layer in converted_layers(model))
+    blocks = tuple(dict.fromkeys(map(block_of, names)))
+    run = _Run(model, Pair(teacher, model, blocks), train, judged, chosen, quality, tell)
+    with evaluation(model):
+        found = run(names, None if folder is None else Path(folder) / "checkpoints")
+    return found
+
+
+class _Run:
+    def __init__(
+        self,
+        model: nn.Module,
+        pair: Pair,
+        train: list[Any],
+        held_out: list[Any],
+        settings: AdaptSettings,
+        quality: Callable[[nn.Module], float] | None,
+        tell: Tell | None,
+    ) -> None:
+        self.model, self.pair, self.train, self.held_out = model, pair, train, held_out
+        self.settings, self.quality = settings, quality
+        self.tell = tell or (lambda step, steps, text: None)
+        self.found = Adaptation((), pair.blocks)
+        self.best: dict[str, Tensor] = {}
+
+    def __call__(self, names: tuple[str, ...], folder: Path | None) -> Adaptation:
+        settings = self.settings
+        self.found.layers = names
+        frozen = _before(self.model, self.train[0])
+        used = [p for p in self.model.parameters() if p.requires_grad and id(p) not in frozen]
+        others = [p for p in self.model.parameters() if p.requires_grad and id(p) in frozen]
+        optimizer = torch.optim.AdamW(used, lr=settings.lr, weight_decay=0.0)
+        start = self._resume(folder, optimizer)
+        if start is None:
+            start = 0
+            self.found.original = None if self.quality is None else self.quality(self.pair.teacher)
+            self._evaluate(0)
+            if settings.layerwise:
+                self.tell(0, settings.steps, "layer by layer")
+                few = self.train[:: max(1, len(self.train) // BATCHES)]  # their errors are read too
+                distill_(self.model, few, steps=settings.layerwise, lr=2e-3)
+        try:
+            for parameter in others:  # no gradient is computed for them
+                parameter.requires_grad_(False)
+            self._learn(start, optimizer, used, folder)
+        finally:
+            for parameter in others:
+                parameter.requires_grad_(True)
+        self.model.load_state_dict(self.best)
+        return self.found
+
+    def _learn(
+        self,
+        start: int,
+        optimizer: torch.optim.Optimizer,
+        parameters: list[nn.Parameter],
+        folder: Path | None,
+    ) -> None:
+        settings = self.settings
+        for step in range(start, settings.steps):
+            if self._is_over():
+                return
+            for group in optimizer.param_groups:
+                group["lr"] = settings.lr * _schedule(step, settings.steps)
+            loss = self._loss(self.train[_order(settings.seed, step, len(self.train))])
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+            self.tell(step + 1, settings.steps, f"loss {float(loss.detach()):.4f}")
+            if (step + 1) % settings.every == 0 or step + 1 == settings.steps:
+                self._evaluate(step + 1)
+                if folder is not None:
+                    self._save(folder, step + 1, optimizer)
+        optimizer.zero_grad()
+        self.found.ended = self.found.ended or "all steps were done"
+
+    def _loss(self, batch: Any) -> Tensor:
+        distance = self.pair.distance(batch)
+        loss = distance.outputs + self.settings.hidden * distance.blocks.mean()
+        if self.settings.task and distance.task is not None:
+            loss = loss + self.settings.task * distance.task
+        return loss
+
+    @torch.no_grad()
+    def _evaluate(self, step: int) -> None:
+        found = [self.pair.distance(batch) for batch in self.held_out]
+        outputs = float(torch.stack([distance.outputs for distance in found]).mean())
+        agreement = float(torch.stack([distance.agreement for distance in found]).mean())
+        blocks = torch.stack([distance.blocks for distance in found]).mean(0)
+        loss = outputs + self.settings.hidden * float(blocks.mean())
+        quality = None if self.quality is None else self.quality(self.model)
+        self.found.history.append(
+            Evaluation(step, loss, outputs, agreement, tuple(blocks.tolist()), quality)
+        )
+        if not math.isfinite(loss):
+            raise ValueError(f"the loss on held-out batches is {loss}; expected a smaller lr")
+        if not self.best or loss < min(each.loss for each in self.found.history[:-1]):
+            self.found.best = step
+            self.best = {name: t.detach().clone() for name, t in self.model.state_dict().items()}
+        own = "" if quality is None else f", quality {quality:.4f}"
+        text = f"held out: loss {loss:.4f}, agreement {agreement:.4f}{own}"
+        self.tell(step, self.settings.steps, text)
+
+    def _is_over(self) -> bool:
+        past = [each for each in self.found.history if each.step > self.found.best]
+        if len(past) < self.settings.patience:
+            return False
+        self.found.ended = f"no evaluation after step {self.found.best} was better"
+        return True
+
+    # -- resuming ----------------------------------------------------------------------------------
+
+    def _save(self, folder: Path, step: int, optimizer: torch.optim.Optimizer) -> None:
+        tensors, scalars = checkpoint.optimizer_state(self.model, optimizer)
+        state = {"step": step, "found": self.found.to_json(), "settings": asdict(self.settings)}
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = _apart(self.model.state_dict())
+        checkpoint.save(
+            folder, step, checkpoint.Checkpoint(weights, tensors, scalars, state, _apart(self.best))
+        )
+
+    def _resume(self, folder: Path | None, optimizer: torch.optim.Optimizer) -> int | None:
+        last = None if folder is None else checkpoint.load_latest(folder)
+        if last is None:
+            return None
+        found = Adaptation.from_json(last.state["found"])
+        if last.state["settings"] != asdict(self.settings) or found.layers != self.found.layers:
+            raise ValueError(
+                f"{folder} holds an adaptation with other settings or layers; expected the same, "
+                "or another folder"
+            )
+        self.model.load_state_dict(last.weights)
+        checkpoint.load_optimizer_state(self.model, optimizer, last.optimizer, last.scalars)
+        self.found, self.best = found, last.best
+        return int(last.state["step"])
+
+
+def _split(batches: list[Any], held_out: Iterable[Any] | None) -> tuple[list[Any], list[Any]]:
+    if held_out is not None:
+        train, judged = batches, list(held_out)
+    else:
+        judged = batches[::10] if len(batches) > 1 else []
+        train = [batch for place, batch in enumerate(batches) if place % 10]
+    if not train or not judged:
+        raise ValueError(
+            f"there are {len(train)} batches to learn from and {len(judged)} held out; expected at "
+            "least one of each (batches of two or more, or held_out)"
+        )
+    return train, judged
+
+
+def _schedule(step: int, steps: int) -> float:
+    """A share of the learning rate: it rises over a twentieth of the steps, then falls to zero."""
+    warm = max(1, steps // 20)
+    return min((step + 1) / warm, (steps - step) / max(1, steps - warm))
+
+
+def _order(seed: int, step: int, count: int) -> int:
+    """Which batch a step takes: every epoch has an order of its own, known from its number."""
+    order = list(range(count))
+    random.Random(f"{seed} {step // count}").shuffle(order)
+    return order[step % count]
+
+
+def _before(model: nn.Module, batch: Any) -> set[int]:
+    """The parameters that are used before the first converted layer and not after: by identity."""
+    inside = {m for layer in converted_layers(model) for m in layer.modules()}
+    reached = False
+    early: set[int] = set()
+    late: set[int] = {id(p) for m in inside for p in m.parameters(recurse=False)}
+
+    def see(module: nn.Module, args: Any) -> None:
+        nonlocal reached
+        reached = reached or module in inside
+        (late if reached else early).update(id(p) for p in module.parameters(recurse=False))
+
+    hooks = [module.register_forward_pre_hook(see) for module in model.modules()]
+    try:
+        with torch.no_grad():
+            call_model(model, batch)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return early - late
+
+
+def _apart(named: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Copies, since tied weights are one tensor under two names."""
+    return {name: tensor.detach().clone() for name, tensor in named.items()}

@@ -1,0 +1,81 @@
+"""The settings of an adaptation, and what it found."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptSettings:
+    """layerwise: steps of each layer against its original, first. steps: of the whole model. lr: of
+    AdamW, which warms up over a twentieth of the steps and falls linearly to zero. hidden: weight
+    of the blocks' errors beside that of the outputs. task: weight of the model's own loss, where
+    the batches have labels. every: steps between evaluations; patience: evaluations without a
+    better one after which it stops."""
+
+    layerwise: int = 50
+    steps: int = 500
+    lr: float = 5e-4
+    hidden: float = 1.0
+    task: float = 0.0
+    every: int = 50
+    patience: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("layerwise", "steps", "every", "patience"):
+            number, least = getattr(self, name), 0 if name in ("layerwise", "steps") else 1
+            if isinstance(number, bool) or not isinstance(number, int) or number < least:
+                raise ValueError(f"{name} is {number!r}; expected an integer of at least {least}")
+        for name in ("lr", "hidden", "task"):
+            number = getattr(self, name)
+            if not 0 <= number < float("inf") or (name == "lr" and number == 0):
+                raise ValueError(f"{name} is {number!r}; expected a number above 0")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """On the batches that are held out. quality: the user's own measure, if there is one."""
+
+    step: int
+    loss: float
+    outputs: float
+    agreement: float
+    blocks: tuple[float, ...]
+    quality: float | None = None
+
+
+@dataclass
+class Adaptation:
+    """What an adaptation did: evaluations from the warm start (step 0) to the end, the step whose
+    weights the model now has, and why it ended."""
+
+    layers: tuple[str, ...]
+    blocks: tuple[str, ...]
+    original: float | None = None  # the user's measure of the original
+    history: list[Evaluation] = field(default_factory=list)
+    best: int = 0
+    ended: str = ""
+
+    @property
+    def before(self) -> Evaluation:
+        """As converted, before any training."""
+        return self.history[0]
+
+    @property
+    def after(self) -> Evaluation:
+        """That of the weights that the model has now."""
+        return next(each for each in self.history if each.step == self.best)
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Adaptation:
+        history = [
+            Evaluation(**{**each, "blocks": tuple(each["blocks"])}) for each in value["history"]
+        ]
+        names = {name: tuple(value[name]) for name in ("layers", "blocks")}
+        return cls(**{**value, **names, "history": history})

@@ -1,0 +1,100 @@
+"""Networks and the frozen bank together, weighed by what they say of cases that they did not see.
+
+    answer = lambda nets + (1 - lambda) frozen,    nets = (full + mean of folds) / 2
+
+where `full` is a network on all cases and each of FOLDS networks leaves a fold out. Their outputs
+have one temperature, chosen on the folds before lambda is.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...tasks.series import Floats, Normaliser, SeriesData, SeriesSet
+from ..config import RunConfig
+from .fit import Network, embeddings, outputs
+from .rocket.model import RocketModel
+from .scaling import Squash, closed
+
+FOLDS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """What a fit leaves; `nets` begin with that on all cases."""
+
+    config: RunConfig
+    channels: int
+    squash: Squash | None
+    normaliser: Normaliser | None
+    nets: tuple[Network, ...]
+    frozen: RocketModel | None
+    temperature: float = 1.0
+    share: float = 1.0  # lambda
+
+    def answers(
+        self, series: Sequence[Floats], answer: Callable[[Tensor], Tensor], device: str
+    ) -> Tensor:
+        """(cases, c) in float64; `answer` makes answers of outputs."""
+        drawn = self._drawn(series)
+        found = torch.zeros(())
+        if self.nets:
+            data = self._data(drawn)
+            each = [
+                answer(self.temperature * outputs(in_place(net, device), data).double())
+                for net in self.nets
+            ]
+            found = found + self.share * averaged(each)
+        if self.frozen is not None:
+            found = found + (1.0 - self.share) * answer(self.frozen.scores(drawn))
+        return found
+
+    def embeddings(self, series: Sequence[Floats], device: str) -> Tensor:
+        """Of the network on all cases, (cases, width), or without one the features of the bank."""
+        drawn = self._drawn(series)
+        if self.nets:
+            return embeddings(in_place(self.nets[0], device), self._data(drawn))
+        if self.frozen is None:
+            raise RuntimeError("an ensemble has networks, the frozen bank, or both")
+        return torch.cat(list(self.frozen.extractor.features(drawn).values()), 1)
+
+    def _drawn(self, series: Sequence[Floats]) -> list[Floats]:
+        whole = [closed(x) for x in series]
+        return whole if self.squash is None else self.squash(whole)
+
+    def _data(self, series: list[Floats]) -> SeriesData:
+        cases = unlabelled(series)
+        if self.normaliser is not None:
+            cases = self.normaliser.apply(cases)
+        return SeriesData(cases, max_length=self.nets[0].max_length)
+
+
+def averaged(answers: Sequence[Tensor]) -> Tensor:
+    """Half the first, half the mean of the others."""
+    full, *folds = answers
+    return full if not folds else 0.5 * full + 0.5 * torch.stack(folds).mean(0)
+
+
+def unlabelled(series: list[Floats]) -> SeriesSet:
+    """As the engine has it."""
+    return SeriesSet("X", series, -torch.ones(len(series), dtype=torch.int64).numpy(), ())
+
+
+def in_place(model: Network, device: str) -> Network:
+    """A copy on the device, in the type to predict in."""
+    if device == "auto":
+        found = torch.accelerator.current_accelerator(check_available=True)
+        device = "cpu" if found is None else found.type
+    dtype = torch.float32 if device == "mps" else torch.float64
+    try:
+        return copy.deepcopy(model).to(device, dtype)
+    except (AssertionError, RuntimeError) as error:  # torch raises either
+        raise ValueError(
+            f"device {device!r} cannot be used here ({error}); expected one that can, as with "
+            "set_params(device='cpu')"
+        ) from error

@@ -1,0 +1,43 @@
+"""`primal adapt`: a folder that opens, a page, and a second start that continues."""
+
+import json
+
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("transformers")
+
+import transformers
+import typer
+from typer.testing import CliRunner
+
+import primal_attention as pa
+from primal_attention.cli.adapt import adapt
+
+from .test_convert import batches, folder
+
+__all__ = ["batches", "folder"]
+
+
+def test_a_model_its_page_and_a_second_start(folder, batches, tmp_path):
+    app = typer.Typer()
+    app.command()(adapt)
+    out = tmp_path / "out"
+    words = [
+        folder, "--batches", batches, "--layers", "-2:", "--rank", 4, "--batch-size", 2,
+        "--layerwise", 2, "--steps", 4, "--every", 2, "-o", out, "--quiet", "--json",
+    ]  # fmt: skip
+    results = []
+    for _ in range(2):
+        done = CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False)
+        results.append(json.loads(done.stdout))
+    assert results[0] == results[1]
+    assert results[0]["after"]["loss"] <= results[0]["before"]["loss"]
+    model = pa.from_pretrained(out)
+    assert isinstance(model, transformers.BertForMaskedLM)
+    assert len(pa.plan(model, 0).rows) == 3
+    page = (out / "report.html").read_text()
+    assert "Error by block" in page
+    assert "bert.encoder.layer.2" in page
+    assert (out / "vocab.txt").is_file()
+    assert "agreement with the original" in (out / "README.md").read_text()

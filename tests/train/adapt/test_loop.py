@@ -1,0 +1,95 @@
+"""Conversion and recovery of a small encoder."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import primal_attention as pa
+from primal_attention.train.adapt import AdaptSettings, adapt_
+from primal_attention.train.adapt.loop import _before, _split
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(16, 2, 24, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+    return nn.Sequential(nn.Linear(5, 16), encoder, nn.Linear(16, 4)).eval()
+
+
+BATCHES = [torch.randn(4, 9, 5, generator=torch.Generator().manual_seed(i)) for i in range(12)]
+SHORT = AdaptSettings(layerwise=4, steps=12, every=4, lr=3e-3)
+
+
+def test_it_becomes_more_like_the_original(model):
+    base = copy.deepcopy(model)
+    heard = []
+    found = adapt_(
+        model, BATCHES, layers=slice(1, 3), rank=8, settings=SHORT,
+        quality=lambda m: m(BATCHES[0]).mean().item(), tell=lambda *said: heard.append(said),
+    )  # fmt: skip
+    assert found.layers == ("1.layers.1.self_attn", "1.layers.2.self_attn")
+    assert found.blocks == ("1.layers.1", "1.layers.2")
+    assert [each.step for each in found.history] == [0, 4, 8, 12]
+    assert found.after.loss < 0.7 * found.before.loss
+    assert found.original == pytest.approx(base(BATCHES[0]).mean().item())
+    assert heard[-1][:2] == (12, 12)
+    # what comes before the first converted layer is as it was, and may be trained again
+    for old, new in zip(base[0].parameters(), model[0].parameters(), strict=True):
+        assert torch.equal(old, new)
+        assert new.requires_grad
+    assert not torch.equal(base[2].weight, model[2].weight)
+    assert not model.training
+
+
+def test_an_interrupted_adaptation_ends_as_if_it_had_not_stopped(model, tmp_path):
+    other = copy.deepcopy(model)
+    whole = adapt_(model, BATCHES, rank=8, settings=SHORT, folder=tmp_path / "whole")
+
+    def stop(step, steps, text):
+        if step == 9:
+            raise KeyboardInterrupt
+
+    base = copy.deepcopy(other)
+    with pytest.raises(KeyboardInterrupt):
+        adapt_(other, BATCHES, rank=8, settings=SHORT, folder=tmp_path / "a", tell=stop)
+    again = adapt_(base, BATCHES, rank=8, settings=SHORT, folder=tmp_path / "a")
+    assert again == whole
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, base.state_dict()[name])
+    with pytest.raises(ValueError, match="an adaptation with other settings"):
+        adapt_(pa.revert_(base), BATCHES, rank=8, folder=tmp_path / "a")
+
+
+def test_it_stops_early_with_the_best_weights(model):
+    wild = AdaptSettings(layerwise=0, steps=50, every=1, patience=2, lr=3.0)
+    found = adapt_(model, BATCHES, rank=8, settings=wild)
+    assert found.ended == f"no evaluation after step {found.best} was better"
+    assert len(found.history) == found.best + 3
+    assert found.after.loss == min(each.loss for each in found.history)
+
+
+def test_one_layer_after_another(model):
+    base = copy.deepcopy(model)
+    for place in (-1, -2):
+        found = adapt_(model, BATCHES, layers=place, teacher=base, rank=8, settings=SHORT)
+    assert len(found.layers) == 2
+
+
+def test_what_is_used_before_and_after_is_trained():
+    inner = nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
+    shared = nn.Linear(8, 8)
+    model = nn.Sequential(nn.Linear(8, 8), shared, nn.TransformerEncoder(inner, 1), shared)
+    pa.convert_(model, rank=2)
+    assert _before(model, torch.randn(1, 3, 8)) == {id(p) for p in model[0].parameters()}
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="0 batches to learn from and 0 held out"):
+        _split([1], None)
+    with pytest.raises(ValueError, match="every is 0; expected an integer of at least 1"):
+        AdaptSettings(every=0)
+    with pytest.raises(ValueError, match="lr is 0; expected a number above 0"):
+        AdaptSettings(lr=0)

@@ -1,0 +1,122 @@
+"""An ensemble: folds, mixture, budget, processes."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("sklearn")
+
+from primal_attention.train.estimator import PrimalFormerClassifier, PrimalRocketClassifier
+from primal_attention.train.estimator.building import FOLDS, folds
+from primal_attention.train.estimator.problem import Classes, Numbers
+
+SMALL = {
+    "width": 8, "heads": 2, "feedforward": 8, "steps": 3, "epochs": 1, "groups": 2,
+    "random_state": 0,
+}  # fmt: skip
+
+
+def sines(cases, seed=0, length=40):
+    """Three frequencies of random phase."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(cases) % 3
+    time = np.arange(length) * np.array([0.3, 0.45, 0.6])[y][:, None, None]
+    noise = 0.3 * rng.standard_normal((cases, 1, length))
+    return np.sin(time + rng.uniform(0, 2 * np.pi, (cases, 1, 1))) + noise, y
+
+
+def small(**changes):
+    return PrimalFormerClassifier(**(SMALL | changes))
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("fast", 1), ("net", 80)])
+def test_frequencies_of_random_phase_are_told_apart(kind, steps):
+    sizes = {"width": 32, "feedforward": 32, "groups": 8, "lr": 5e-3}
+    classifier = small(ensemble=kind, steps=steps, **sizes).fit(*sines(90))
+    assert classifier.score(*sines(120, seed=1)) >= 0.95
+
+
+def test_folds_are_stratified_and_all_of_it():
+    labels = torch.tensor([0] * 9 + [1] * 6 + [2] * 4)
+    found = folds(Classes(labels, 3), seed=0)
+    assert sorted(np.concatenate(found).tolist()) == list(range(19))
+    counts = np.array([np.bincount(labels[f].numpy(), minlength=3) for f in found])
+    assert (counts.max(0) - counts.min(0) <= 1).all()
+    other = folds(Classes(labels, 3), seed=1)
+    assert any(set(a) != set(b) for a, b in zip(found, other, strict=True))
+    values = folds(Numbers(torch.linspace(0, 1, 30)), seed=0)
+    assert [len(f) for f in values] == [10] * FOLDS
+
+
+def test_best_is_the_mixture_that_it_says():
+    X, y = sines(24)
+    classifier = small().fit(X, y)
+    parts, mixture = classifier.ensemble_, classifier.mixture_
+    assert len(parts.nets) == 1 + FOLDS
+    assert 0 < mixture["nets"] < 1
+    alone = []
+    for chosen in ({"share": 1.0, "frozen": None}, {"share": 0.0, "nets": ()}):
+        one = small(ensemble="fast").fit(X, y)
+        one.ensemble_ = dataclasses.replace(parts, **chosen)
+        alone.append(one.predict_proba(X))
+    mixed = mixture["nets"] * alone[0] + mixture["frozen"] * alone[1]
+    np.testing.assert_allclose(classifier.predict_proba(X), mixed, rtol=1e-10)
+    assert classifier.left_out_proba_.shape == (24, 3)
+    np.testing.assert_allclose(classifier.left_out_proba_.sum(1), 1.0)
+
+
+def test_fast_is_the_frozen_bank():
+    X, y = sines(24)
+    rocket = PrimalRocketClassifier(groups=2, random_state=0, n_jobs=1).fit(X, y)
+    fast = small(ensemble="fast").fit(X, y)
+    np.testing.assert_allclose(fast.predict_proba(X), rocket.predict_proba(X), rtol=1e-6)
+    np.testing.assert_allclose(fast.transform(X), rocket.transform(X), rtol=1e-5, atol=1e-6)
+    assert fast.model_ is None
+
+
+def test_the_net_of_best_is_net():
+    X, y = sines(24)
+    best, net = small().fit(X, y), small(ensemble="net").fit(X, y)
+    for mine, theirs in zip(best.model_.parameters(), net.model_.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.slow
+def test_processes_give_the_same():
+    X, y = sines(24)
+    one, two = (small(n_jobs=n).fit(X, y) for n in (None, 2))
+    np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
+
+
+def test_too_few_cases_are_told():
+    X, y = sines(6)
+    with pytest.warns(UserWarning, match="X has 6 cases, too few to hold out folds"):
+        classifier = small().fit(X, y)
+    assert classifier.mixture_["frozen"] == 1.0
+    assert classifier.predict(X).shape == (6,)
+
+
+def test_a_time_budget():
+    X, y = sines(24)
+    assert small(steps=100_000, ensemble="net", max_minutes=0.02).fit(X, y).n_iter_ < 2000
+    with pytest.warns(UserWarning, match="the frozen bank answers alone"):
+        assert small(steps=100_000, max_minutes=1e-5).fit(X, y).model_ is None
+    assert small(max_minutes=10).fit(X, y).n_iter_ == 3
+
+
+def test_a_temperature_sharpens_what_is_too_soft():
+    labels = torch.arange(200) % 2
+    right = torch.nn.functional.one_hot(labels, 2).double()
+    assert Classes(labels, 2).temperature(0.5 * right) > 4
+    assert Numbers(labels.double()).temperature(right[:, :1]) == 1.0
+
+
+def test_the_better_part_has_the_greater_share():
+    labels = torch.arange(60) % 2
+    right = torch.nn.functional.one_hot(labels, 2).double() * 0.8 + 0.1
+    wrong = torch.full_like(right, 0.5)
+    problem = Classes(labels, 2)
+    assert problem.share(right, wrong) > 0.8 > 0.2 > problem.share(wrong, right)
+    assert problem.share(wrong, wrong) == pytest.approx(0.5)
