@@ -25,7 +25,8 @@ def check(model, example, masked, batch, sizes):
 
 
 def test_export_serves_every_size(kind, make_model, batch, sizes):
-    check(make_model(kind), (3, 70), True, batch, sizes)
+    """The sizes of the example leave no trace: shorter than the anchors, less than a chunk."""
+    check(make_model(kind), (2, 4), True, batch, sizes)
 
 
 def test_without_padding(make_model, batch, sizes):
@@ -37,11 +38,6 @@ def test_without_padding(make_model, batch, sizes):
 @pytest.mark.parametrize("masked", [False, True], ids=["", "mask"])
 def test_export_from_any_example(kind, masked, example, make_model, batch, sizes):
     check(make_model(kind), example, masked, batch, sizes)
-
-
-def test_export_from_a_short_example(make_model, batch, sizes):
-    """The sizes of the example must leave no trace: shorter than the anchors, less than a chunk."""
-    check(make_model("causal tied"), (2, 4), True, batch, sizes)
 
 
 def test_a_saved_program_runs_without_the_layer(make_model, batch, sizes):

@@ -15,7 +15,7 @@ from primal_attention.train.estimator import (
 
 SMALL = {
     "width": 8, "heads": 1, "feedforward": 8, "layers": 1, "lr": 0.03, "batch_size": 32,
-    "steps": 12, "epochs": 1, "groups": 2, "random_state": 0,
+    "steps": 20, "epochs": 1, "groups": 2, "random_state": 0,
 }  # fmt: skip
 QUICK = [
     PrimalFormerClassifier(ensemble="net", **SMALL),
