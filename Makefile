@@ -12,8 +12,9 @@ NATIVE := src/primal_attention/kernels/native
 KERNELS := $(VENV)/.kernels
 # interpreters to try, in order; `make setup PYTHON=/path/to/python` chooses another
 PYTHON ?= python3.11 python3
-# arguments for pytest: one process a core, one thread a process
-PYTEST_ARGS ?= -n auto
+# arguments for pytest: one process a core, one thread a process; neighbouring tests stay in one
+# process, which shares their fixtures and imports, until another one has nothing left to do
+PYTEST_ARGS ?= -n auto --dist worksteal
 test test-slow: export OMP_NUM_THREADS = 1
 
 .PHONY: help setup demo test test-slow lint format bench docs wheels clean

@@ -22,26 +22,7 @@ def example() -> str:
     return blocks[0]
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory):
-    """Runs Python with a copy of the package to which the file was added, and nothing else."""
-    place = tmp_path_factory.mktemp("copy")
-    shutil.copytree(Path(primal_attention.__file__).parent, place / "primal_attention")
-    added = place / "primal_attention" / "attention" / f"{NAME}.py"
-    assert not added.exists()
-    added.write_text(example(), encoding="utf-8")
-
-    def run(*words: str, cwd: Path = place) -> str:
-        done = subprocess.run(
-            [sys.executable, *words], cwd=cwd, env=os.environ | {"PYTHONPATH": str(place)},
-            capture_output=True, text=True, timeout=240,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
-        return done.stdout
-
-    return run
-
-
+# the file is an attention of the package
 FORMULA = """
 import torch
 from torch.nn.functional import linear
@@ -62,10 +43,15 @@ for i, n in enumerate((7, 3)):
     torch.testing.assert_close(out[i], layer.out_proj(2 * values.mean(0)).expand(5, 8))
 """
 
+# the commands know it; what a step takes is not what this is about
 COMMANDS = """
-import json
+import json, os, tempfile
 from typer.testing import CliRunner
+from primal_attention.bench.memory import MemoryMeter, Peak
 from primal_attention.cli.app import app
+
+MemoryMeter.peak = lambda *job, **options: Peak(5.0, 1e-6)
+os.chdir(tempfile.mkdtemp(dir=os.environ["PYTHONPATH"]))
 
 def primal(*words):
     done = CliRunner().invoke(app, [*words, "--json"])
@@ -81,22 +67,32 @@ cells = primal("bench", "--attention", "mean_pool:scale=2", *small)["cells"]
 assert ("mean_pool:scale=2", "measured") in [(c["candidate"], c["status"]) for c in cells]
 """
 
+# it keeps what every attention promises
+PROMISES = f"""
+import os, sys, pytest
+os.chdir({str(ROOT)!r})
+files = ["attention/test_sweep.py", "attention/test_registry.py", "attention/test_page.py",
+         "analysis/test_cost.py"]
+words = ["-q", "-p", "no:cacheprovider", "-k", {NAME!r}]
+sys.exit(pytest.main([*words, *("tests/" + file for file in files)]))
+"""
 
-def test_the_file_is_an_attention_of_the_package(python):
-    python("-c", FORMULA)
 
-
-def test_the_commands_know_it(python):
+def test_one_file_makes_an_attention(tmp_path):
+    """In one process, with a copy of the package to which the file was added, and nothing else."""
     pytest.importorskip("typer")
-    python("-c", COMMANDS)
-
-
-def test_it_keeps_what_every_attention_promises(python):
-    files = [f"tests/attention/test_{part}.py" for part in ("sweep", "registry", "page")]
-    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", NAME]
-    found = python(*words, *files, "tests/analysis/test_cost.py", cwd=ROOT)
-    passed = re.search(r"(\d+) passed", found)
-    assert passed, found[-500:]
+    shutil.copytree(Path(primal_attention.__file__).parent, tmp_path / "primal_attention")
+    added = tmp_path / "primal_attention" / "attention" / f"{NAME}.py"
+    assert not added.exists()
+    added.write_text(example(), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", FORMULA + COMMANDS + PROMISES], cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed, done.stdout[-500:]
     assert int(passed[1]) > 30
 
 

@@ -46,21 +46,20 @@ def python(package, code):
     return run
 
 
-def test_an_attention_is_found_by_its_name(package):
-    run = python(package, "import primal_attention as pa; print(pa.make_attention('echo', 4, 2))")
-    assert run.stdout == "Echo()\n"
+USER = """
+import sys
+import primal_attention as pa
+from primal_attention.tasks import available_tasks, get_task
+pa.make_attention("linear", 4, 2)
+print("other" in sys.modules)  # known names do not import plugins
+print(pa.make_attention("echo", 4, 2))
+print(get_task("own/motions").name in available_tasks())
+"""
 
 
-def test_known_names_do_not_import_plugins(package):
-    code = "import sys, primal_attention as pa; pa.make_attention('linear', 4, 2)"
-    run = python(package, f"{code}; print('other' in sys.modules)")
-    assert run.stdout == "False\n"
-
-
-def test_a_task_is_found_and_a_broken_plugin_is_named(package):
-    code = "from primal_attention.tasks import available_tasks, get_task"
-    run = python(package, f"{code}; print(get_task('own/motions').name in available_tasks())")
-    assert run.stdout == "True\n"
+def test_plugins_are_found_by_name_and_a_broken_one_is_named(package):
+    run = python(package, USER)
+    assert run.stdout.splitlines() == ["False", "Echo()", "True"]
     assert run.stderr.count("RuntimeWarning: the plugin 'lost' (not_there) cannot be loaded") == 1
 
 

@@ -551,14 +551,15 @@ def test_reset_parameters_sets_all_of_them(case):
 
 
 @sweep(ALL)
-@pytest.mark.parametrize("training", [False, True])
-def test_compile(case, training):
+@pytest.mark.parametrize("padded", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_compile(case, padded):
+    """In training, with gradients; evaluation is traced by the exports below."""
     torch._dynamo.reset()
-    layer, x = case.make().train(training), sequences()
+    layer, x = case.make().train(), sequences()
     compiled = torch.compile(layer, fullgraph=True, backend="eager")
-    for masks in ({}, {"key_padding_mask": IGNORE}):
-        for a, b in zip(run(layer, x, **masks), run(compiled, x, **masks), strict=True):
-            assert_close(a, b, **EXACT)
+    masks = {"key_padding_mask": IGNORE} if padded else {}
+    for a, b in zip(run(layer, x, **masks), run(compiled, x, **masks), strict=True):
+        assert_close(a, b, **EXACT)
 
 
 @sweep(ALL)
@@ -573,17 +574,6 @@ def test_an_empty_batch(case, padded, training):
         assert layer(sequences()[:0], **masks)[0].shape == (0, LENGTH, WIDTH)
 
 
-@sweep(ALL)
-@pytest.mark.parametrize("padded", [False, True])
-def test_export(case, padded):
-    """A graph of a fixed size; that one serves every size is tested below."""
-    layer, x = case.make(), sequences()
-    masks = {"key_padding_mask": IGNORE} if padded else {}
-    program = torch.export.export(layer, (x,), masks).module()
-    other = sequences(4)
-    assert_close(program(other, **masks)[0], layer(other, **masks)[0], **EXACT)
-
-
 def serves_every_length(case: Case) -> bool:
     """Causal tied layers do too, if the batch is dynamic as well: see tests/deployment."""
     if case.name == "primal":
@@ -593,8 +583,30 @@ def serves_every_length(case: Case) -> bool:
     return case.name in ("softmax", "soft") or case.options.get("residual_width", 0) is None
 
 
-@sweep(list(filter(serves_every_length, ALL)))
+@sweep([case for case in ALL if not serves_every_length(case)])
 @pytest.mark.parametrize("padded", [False, True])
+def test_export(case, padded):
+    """A graph of a fixed size, where one cannot serve every size."""
+    layer, x = case.make(), sequences()
+    masks = {"key_padding_mask": IGNORE} if padded else {}
+    program = torch.export.export(layer, (x,), masks).module()
+    other = sequences(4)
+    assert_close(program(other, **masks)[0], layer(other, **masks)[0], **EXACT)
+
+
+def exports_of_any_length() -> list[Any]:
+    """But for those that are exported with a dynamic batch as well: softmax layers in
+    test_softmax.py, padded primal layers with their usual features in tests/deployment."""
+    return [
+        pytest.param(case, padded, id=f"{padded}-{case}")
+        for case in filter(serves_every_length, ALL)
+        for padded in (False, True)
+        if case.name != "softmax"
+        and not (padded and case.name == "primal" and "feature_map" not in case.options)
+    ]
+
+
+@pytest.mark.parametrize(("case", "padded"), exports_of_any_length())
 def test_export_with_a_dynamic_length(case, padded):
     def call(length):
         x = torch.randn(BATCH, length, WIDTH, dtype=torch.float64)

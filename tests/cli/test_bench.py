@@ -11,6 +11,7 @@ pytest.importorskip("typer")
 import typer
 from typer.testing import CliRunner
 
+from primal_attention.bench.memory import MemoryMeter, Peak
 from primal_attention.cli.bench import EPILOG, bench
 from primal_attention.cli.settings import UsageError
 
@@ -32,6 +33,13 @@ def run():
     return call
 
 
+@pytest.fixture
+def no_meter(monkeypatch):
+    """Memory is not measured, which takes a process that imports torch: see tests/bench."""
+    monkeypatch.setattr(MemoryMeter, "peak", lambda *job, **options: Peak(5.0, 1e-6))
+
+
+@pytest.mark.usefixtures("no_meter")
 def test_a_tiny_benchmark(run, tmp_path):
     pytest.importorskip("matplotlib")
     (tmp_path / "a.json").write_text('{"softmax": 0.9, "primal": 0.95, "primal:tied": 0.9}')
@@ -74,10 +82,8 @@ def test_references_come_along_and_failures_are_told(run):
     assert "bench/block-forward-001" in done.stdout
 
 
-def test_all_tasks_of_the_arena(run, tmp_path, monkeypatch):
-    from primal_attention.bench.memory import MemoryMeter, Peak
-
-    monkeypatch.setattr(MemoryMeter, "peak", lambda *job, **options: Peak(5.0, 1e-6))
+@pytest.mark.usefixtures("no_meter")
+def test_all_tasks_of_the_arena(run, tmp_path):
     words = ["lra", "--width", 16, "--rank", 4, "--threads", 1, "--repeats", 1, "--lengths", 16,
              "--batch-size", 2, "--attention", "softmax+primal", "--out", "out"]  # fmt: skip
     done = run(*words)

@@ -45,6 +45,10 @@ def adapt(
     feature_map: Annotated[
         str | None, typer.Option(help="Of primal attention.", show_default="that of the layer")
     ] = None,
+    extend_positions: Annotated[
+        int | None,
+        typer.Option(help="Stretch learned positions to so many, first.", show_default="as it is"),
+    ] = None,
     layerwise: Annotated[
         int, typer.Option(help="Steps of each layer against its original, first.", min=0)
     ] = 50,
@@ -72,6 +76,7 @@ def adapt(
     from rich.console import Console
 
     from ..convert.opening import copy_companions, open_model, parse_layers, read_batches
+    from ..convert.positions import extend_positions_
     from ..convert.publishing import save_pretrained
     from ..report.adaptation import write_adaptation
     from ..train.adapt import AdaptSettings, adapt_
@@ -92,6 +97,8 @@ def adapt(
         seed=seed,
     )
     opened, _ = open_model(model, model_class)
+    if extend_positions is not None:
+        extend_positions_(opened, extend_positions)
     inputs = read_batches(batches, batch_size)
     with Display(Console(stderr=True), quiet=quiet) as display:
 

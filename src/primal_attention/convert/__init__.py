@@ -17,6 +17,7 @@ from .distill import Distilled, distill_, init_ksvd_
 from .folder import load, save
 from .optimizers import check_optimizer
 from .planning import Plan, plan
+from .positions import extend_positions_
 from .pretrained import from_pretrained, pretrained_class
 from .publishing import save_pretrained
 from .training import KSVDLossMixin
@@ -34,6 +35,7 @@ __all__ = [
     "convert_",
     "converted_layers",
     "distill_",
+    "extend_positions_",
     "from_pretrained",
     "hidden_pairs",
     "ignored_keys",

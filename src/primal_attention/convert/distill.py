@@ -43,7 +43,7 @@ def distill_(
     parameters = [p for layer in layers for p in layer.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(parameters, lr=lr)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / max(steps, 1))
-    with _evaluation(model, layers):
+    with without_dropout(model, layers):
         before = _errors(model, layers, inputs)
         for step in range(steps):
             losses = _run(model, layers, inputs[step % len(inputs)])
@@ -80,7 +80,7 @@ def init_ksvd_(model: nn.Module, batch: Any) -> None:
         except ValueError as error:
             raise ValueError(f"{paths(model, layer)[0]}: {error}") from error
 
-    with _evaluation(model, layers), torch.no_grad(), _taught(layers, start):
+    with without_dropout(model, layers), torch.no_grad(), taught_by_originals(layers, start):
         call_model(model, batch)
 
 
@@ -102,7 +102,7 @@ def _run(model: nn.Module, layers: list[Converted], batch: Any) -> dict[Converte
             student = type(layer).forward(layer, *args, **kwargs)
             losses[layer].append(_error(layer, call, _tensor(student), _tensor(taught)))
 
-    with torch.no_grad(), _taught(layers, compare):
+    with torch.no_grad(), taught_by_originals(layers, compare):
         call_model(model, batch)
     silent = [paths(model, layer)[0] for layer, found in losses.items() if not found]
     if silent:
@@ -121,7 +121,7 @@ def _error(layer: Converted, call: Call, student: Tensor, teacher: Tensor) -> Te
 
 
 @contextmanager
-def _taught(layers: list[Converted], tell: Callable[..., None]) -> Iterator[None]:
+def taught_by_originals(layers: list[Converted], tell: Callable[..., None]) -> Iterator[None]:
     """For the time of a `with`, the layers give their originals' outputs; `tell` gets each call,
     translated and as it came, with that output."""
 
@@ -147,7 +147,7 @@ def _taught(layers: list[Converted], tell: Callable[..., None]) -> Iterator[None
 
 
 @contextmanager
-def _evaluation(model: nn.Module, layers: list[Converted]) -> Iterator[None]:
+def without_dropout(model: nn.Module, layers: list[Converted]) -> Iterator[None]:
     """The model and the originals without dropout."""
     with evaluation(model):
         for layer in layers:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
@@ -45,6 +45,21 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """An attention on the user's inputs. rank: the effective rank of its matrix, and tail: the
+    share of the matrix's variance beyond the leading s directions, which no layer of rank s has
+    (NaN where the matrix cannot be read). error: of the new layer against the original, after a
+    short distillation. agreement: of the model with the original, if this attention alone is
+    converted. saved: FLOPs of a sequence."""
+
+    rank: float
+    tail: float
+    error: float
+    agreement: float
+    saved: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """All attentions of a model, and what becomes of those that were chosen. `print(plan)`."""
 
@@ -52,6 +67,7 @@ class Plan:
     rows: tuple[Row, ...]
     length: int
     cross: bool
+    measured: Mapping[str, Measured] = field(default_factory=dict)  # with `batches`, by name
 
     @property
     def changes(self) -> tuple[Row, ...]:
@@ -59,8 +75,14 @@ class Plan:
 
     def table(self) -> list[tuple[str, ...]]:
         """A header, a line for every attention and the sums."""
-        head = ("attention", "now", "after", "parameters", "FLOPs a token", "note")
-        lines = [_line(row, self.length) for row in self.rows]
+        head: tuple[str, ...] = ("attention", "now", "after", "parameters", "FLOPs a token", "note")
+        lines: list[tuple[str, ...]] = [_line(row, self.length) for row in self.rows]
+        if self.measured:
+            head = (*head[:-1], "effective rank", "beyond s", "error", "agreement", head[-1])
+            lines = [
+                (*line[:-1], *_figures(self.measured.get(row.name)), line[-1])
+                for line, row in zip(lines, self.rows, strict=True)
+            ]
         total = (
             "all attentions", "", f"{len(self.changes)} of {len(self.rows)} change",
             _change(
@@ -70,7 +92,7 @@ class Plan:
                 sum(r.flops for r in self.rows) // self.length,
                 sum(r.flops_after for r in self.rows) // self.length,
             ),
-            f"at length {self.length}",
+            *[""] * (len(head) - 6), f"at length {self.length}",
         )  # fmt: skip
         return [head, *lines, total]
 
@@ -85,6 +107,9 @@ def plan(
     cross: bool = False,
     length: int = 512,
     example: Any = None,
+    batches: Iterable[Any] | None = None,
+    budget: str | float | None = None,
+    quality: float | None = None,
     **options: Any,
 ) -> Plan:
     """What `convert_` would do to a model: which attentions, with what parameters and cost.
@@ -97,10 +122,22 @@ def plan(
     the options of that one; for primal rank, weights, causal, anchors, rank_multi, anchor_rule,
     feature_map, dropout, start; see `Options`.
 
+    batches: inputs on which every attention of `layers` is measured (see `Measured`), on a copy of
+    the model. budget="2x" then chooses those that cost least agreement for each FLOP that they
+    save, until the attentions take half of their FLOPs; quality=0.99 as many as leave an agreement
+    of 0.99 with the original, by the sum of their losses.
+
     Nothing is changed. A conversion changes the function of the model until it is trained.
     """
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
         raise ValueError(f"length is {length!r}; expected an integer of at least 1")
+    if batches is not None:
+        from .measuring import measured_plan
+
+        kind = {"cross": cross, "length": length, "example": example, **options}
+        return measured_plan(model, list(batches), layers, budget, quality, kind)
+    if budget is not None or quality is not None:
+        raise ValueError("budget or quality is given without batches; expected some to measure on")
     asked = Options.of(options)
     sites = find_sites(model, cross=cross)
     chosen = select(sites, layers, model)
@@ -197,6 +234,14 @@ def _line(row: Row, length: int) -> tuple[str, ...]:
         _change(row.flops // length, row.flops_after // length),
         row.note,
     )  # fmt: skip
+
+
+def _figures(found: Measured | None) -> tuple[str, ...]:
+    if found is None:
+        return ("",) * 4
+    shown = (found.rank, found.tail, found.error, found.agreement)
+    texts = [f"{value:.{digits}f}" for value, digits in zip(shown, (1, 3, 3, 4), strict=True)]
+    return tuple("?" if text == "nan" else text for text in texts)
 
 
 def _change(before: int, after: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ..tasks.lra.recipes import PLANS
 from ..tasks.uea.archive import ARCHIVE
-from ..train.config import DecisionConfig, EngineConfig
+from ..train.config import EngineConfig
 from ..train.sweep.store import key_of
 from .cells import Cell
 
@@ -62,19 +62,18 @@ def work(config: EngineConfig) -> float:
 def _positions(config: EngineConfig) -> tuple[int, int]:
     """The positions that a training sees, and the length of its sequences."""
     family, _, name = config.task.partition("/")
-    if isinstance(config, DecisionConfig):
-        length = 3 * config.context  # return, state and action
-        return config.epochs * config.epoch_steps * config.batch_size * length, length
+    if family == "uea":
+        facts = ARCHIVE[name]
+        length = facts.lengths[0].longest
+        return config.epochs * facts.cases[0] * length, length
     if family == "images":
-        steps = config.epochs * (config.epoch_steps or IMAGES // config.batch_size)
-        return steps * config.batch_size * PATCHES, PATCHES
-    if family == "lra":
-        length = ARENA_LENGTHS[name]
-        steps = config.epochs * (config.epoch_steps or PLANS[name].steps // config.epochs)
-        return steps * config.batch_size * length, length
-    facts = ARCHIVE[name]
-    length = facts.lengths[0].longest
-    return facts.cases[0] * length * config.epochs, length
+        length, usual = PATCHES, IMAGES // config.batch_size
+    elif family == "lra":
+        length, usual = ARENA_LENGTHS[name], PLANS[name].steps // config.epochs
+    else:  # their settings name the steps
+        length, usual = config.longest(), 0
+    steps = config.epoch_steps or usual
+    return config.epochs * steps * config.batch_size * length, length
 
 
 def _test_cases(task: str) -> int:

@@ -18,6 +18,13 @@ import primal_attention as pa
 from primal_attention.theory.ledger import Ledger
 
 
+@pytest.fixture(scope="module", autouse=True)
+def small_heap():
+    """What other tests left: every collection here would walk through it."""
+    gc.collect()
+    gc.freeze()
+
+
 def watched(x):
     """A function of x whose graph keeps a tensor alive, and a reference that knows if it does."""
     saved = x.exp()

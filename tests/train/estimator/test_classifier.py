@@ -19,11 +19,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from primal_attention import attention_info, available_attentions
-from primal_attention.tasks import get_task
 from primal_attention.tasks.series import stratified_split
 from primal_attention.tasks.settings import OPTIONS_OF_THE_MODEL
 from primal_attention.train.estimator import PrimalFormerClassifier
 from primal_attention.train.estimator.settings import Settings
+
+from .series import archive, cut, waves
 
 SMALL = {
     "ensemble": "net", "width": 16, "heads": 2, "feedforward": 16, "rank": 4, "steps": 6,
@@ -35,29 +36,9 @@ def small(**changes):
     return PrimalFormerClassifier(**(SMALL | changes))
 
 
-def waves(cases=24, channels=2, length=12, seed=0):
-    """Two classes that differ in their frequency; X (cases, channels, length) and 0 or 1."""
-    rng = np.random.default_rng(seed)
-    y = np.arange(cases) % 2
-    time = np.arange(length) * np.where(y == 0, 0.5, 1.5)[:, None, None]
-    phase = rng.uniform(0, 1, (cases, channels, 1))
-    return np.sin(time + phase) + 0.1 * rng.standard_normal((cases, channels, length)), y
-
-
 def ragged(cases=24, seed=0):
     X, y = waves(cases, seed=seed)
-    lengths = np.random.default_rng(seed).integers(5, 13, cases)
-    lengths[0] = 12
-    return [x[:, :n] for x, n in zip(X, lengths, strict=True)], y
-
-
-def archive(name):
-    """Training and test set of the archive as aeon would give them."""
-    parts = get_task(f"uea/{name}").load()
-    return [
-        ([x.T for x in part.series], np.array(part.classes)[part.labels])
-        for part in (parts["train"], parts["test"])
-    ]
+    return cut(X, least=5, seed=seed), y
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from ...adapters.converted import evaluation
 from ...convert import convert_, converted_layers, distill_, plan
 from ...convert.examples import call_model
+from ...convert.matching import Pair, block_of
 from ...convert.sites import paths
 from .. import checkpoint
-from .matching import Pair, block_of
 from .settings import Adaptation, AdaptSettings, Evaluation
 
 Tell = Callable[[int, int, str], None]

@@ -159,8 +159,8 @@ def test_long_streams(kind, dtype, make_layer, make_rows):
     x = x.to(dtype)
     with torch.no_grad():
         expected = wide(x.double())[0]
-        _, state = layer.prefill(x[:, :400])
-        for t in range(400, 1500):
+        _, state = layer.prefill(x[:, :1200])
+        for t in range(1200, 1500):
             out, state = layer.step(x[:, t], state)
         assert_near(out, expected[:, -1], ulps=10)
 

@@ -139,20 +139,22 @@ def reference(layer, x, y=None, ignore=None, positions="mean"):
     return torch.stack(outputs), sum(squares) / len(squares)
 
 
-def check(layer, x, y, ignore, probe, gradients, run, fast):
+def check(layer, x, y, ignore, probe, gradients, run, passes=(True,)):
+    """The fast passes, the plain ones, or both."""
     for positions in ("mean", "sum"):
         x_ref = x.clone().requires_grad_()
         y_ref = None if y is None else y.clone().requires_grad_()
         out, loss = reference(layer, x_ref, y_ref, ignore, positions)
         tensors = {"input": x_ref} if y is None else {"input": x_ref, "context": y_ref}
         expected = gradients((out.square() * probe).sum() + loss, layer, **tensors)
-        found = run(layer, x, y, ignore, fast=fast, positions=positions, probe=probe)
-        assert_close(found[0], out.detach(), **EXACT)
-        assert_close(found[1], loss.detach(), **EXACT)
         assert loss > 1e-4  # a loss of zero would compare nothing
-        assert found[2].keys() == expected.keys()
-        for name, gradient in expected.items():
-            assert_close(found[2][name], gradient, msg=lambda m, n=name: f"{n}: {m}", **EXACT)
+        for fast in passes:
+            found = run(layer, x, y, ignore, fast=fast, positions=positions, probe=probe)
+            assert_close(found[0], out.detach(), **EXACT)
+            assert_close(found[1], loss.detach(), **EXACT)
+            assert found[2].keys() == expected.keys()
+            for name, gradient in expected.items():
+                assert_close(found[2][name], gradient, msg=lambda m, n=name: f"{n}: {m}", **EXACT)
         moved = ("in_proj_weight", "sqrt_lambda", "concat.weight", "out_proj.weight", "input")
         for name in moved:
             assert expected[name].abs().max() > 1e-6
@@ -178,8 +180,7 @@ def test_layer_is_the_reference(
     ignore = make_mask(2, 4 if cross else 7, keep=2) if masked else None
     assert not masked or ignore.any(-1).all()
     probe = make_rows(2, 7, 6, seed=5)
-    for fast in (True, False):
-        check(layer, x, y, ignore, probe, gradients, run, fast)
+    check(layer, x, y, ignore, probe, gradients, run, passes=(True, False))
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 6, 11])
@@ -187,7 +188,7 @@ def test_layer_is_the_reference(
 def test_fewer_and_more_positions_than_anchors(kind, length, make_layer, make_rows, gradients, run):
     layer = make_layer(kind, seed=6)
     x = make_rows(1, length, 6, seed=length)
-    check(layer, x, None, None, make_rows(1, length, 6, seed=5), gradients, run, True)
+    check(layer, x, None, None, make_rows(1, length, 6, seed=5), gradients, run)
 
 
 @pytest.mark.parametrize("anchors", [1, 2, 3, 9])
@@ -195,7 +196,7 @@ def test_fewer_and_more_positions_than_anchors(kind, length, make_layer, make_ro
 def test_any_number_of_anchors(kind, anchors, make_layer, make_rows, make_mask, gradients, run):
     layer = make_layer(kind, anchors=anchors, seed=8)
     x, ignore = make_rows(2, 6, 6), make_mask(2, 6)
-    check(layer, x, None, ignore, make_rows(2, 6, 6, seed=5), gradients, run, True)
+    check(layer, x, None, ignore, make_rows(2, 6, 6, seed=5), gradients, run)
 
 
 def test_anchor_positions_are_numpys(make_layer, make_rows):
@@ -211,7 +212,7 @@ def test_anchor_positions_are_numpys(make_layer, make_rows):
             assert_close(f, sample_rows(x[0], n), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 5, 7, 12, 16, 40])
+@pytest.mark.parametrize("most", [1, 3, 5, 7, 12, 40])
 @pytest.mark.parametrize("kind", ["data-sample", "data-mean", "free", "tied", "free-causal"])
 def test_in_tiles(kind, most, make_layer, make_rows, make_mask, gradients, run, monkeypatch):
     """At most `most` positions a tile: sequences and batches are cut, evenly or not."""
@@ -221,7 +222,7 @@ def test_in_tiles(kind, most, make_layer, make_rows, make_mask, gradients, run, 
     for length in (1, 7):
         x, ignore = make_rows(3, length, 6, seed=length), make_mask(3, length)
         probe = make_rows(3, length, 6, seed=5)
-        check(layer, x, None, ignore, probe, gradients, run, True)
+        check(layer, x, None, ignore, probe, gradients, run)
         with torch.no_grad():  # the pass that keeps nothing
             found = layer.eval()(x, key_padding_mask=ignore)[0]
         assert_close(found, reference(layer, x, None, ignore)[0], **EXACT)

@@ -29,12 +29,12 @@ def plain_responses(layer, x, stride):
             y = sum(
                 gain * x[c] for gain, c in zip(layer.gains[g].tolist(), layer.picks[g], strict=True)
             )
-        for k in range(KERNELS):
-            for i, t in enumerate(range(0, length, stride)):
-                for j in range(LENGTH):
-                    place = t + (j - LENGTH // 2) * layer.dilation
-                    if 0 <= place < length:
-                        z[g, k, i] += layer.kernels[g, k, j] * y[place]
+        kernels = layer.kernels[g].double().numpy()  # (K, LENGTH)
+        for i, t in enumerate(range(0, length, stride)):
+            for j in range(LENGTH):
+                place = t + (j - LENGTH // 2) * layer.dilation
+                if 0 <= place < length:
+                    z[g, :, i] += kernels[:, j] * y[place]
     return z
 
 

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,38 +19,24 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import primal_attention as pa
-from primal_attention.tasks import get_task
 from primal_attention.train.estimator import PrimalRocketClassifier
 from primal_attention.train.estimator.rocket import features, model
 from primal_attention.train.estimator.rocket.pooling import PARTS
+
+from .. import series
+from ..series import archive, cut
 
 
 def small(**changes):
     return PrimalRocketClassifier(**({"groups": 4, "random_state": 0} | changes))
 
 
-def waves(cases=24, channels=2, length=30, seed=0):
-    """Two classes that differ in their frequency; X (cases, channels, length) and 0 or 1."""
-    rng = np.random.default_rng(seed)
-    y = np.arange(cases) % 2
-    time = np.arange(length) * np.where(y == 0, 0.5, 1.5)[:, None, None]
-    phase = rng.uniform(0, 6, (cases, channels, 1))
-    return np.sin(time + phase) + 0.3 * rng.standard_normal((cases, channels, length)), y
+waves = partial(series.waves, length=30, phases=6, noise=0.3)
 
 
 def ragged(cases=24, seed=0):
     X, y = waves(cases, seed=seed)
-    lengths = np.random.default_rng(seed).integers(8, 31, cases)
-    return [x[:, :n] for x, n in zip(X, lengths, strict=True)], y
-
-
-def archive(name):
-    """Training and test set of the archive as aeon would give them."""
-    parts = get_task(f"uea/{name}").load()
-    return [
-        ([x.T for x in part.series], np.array(part.classes)[part.labels])
-        for part in (parts["train"], parts["test"])
-    ]
+    return cut(X, least=8, seed=seed), y
 
 
 @pytest.fixture(scope="module")

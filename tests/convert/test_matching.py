@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch import nn
 
-from primal_attention.train.adapt.matching import Pair, block_of
+from primal_attention.convert.matching import Pair, block_of
 
-from ...adapters.architectures import ARCHITECTURES
+from ..adapters.architectures import ARCHITECTURES
 
 
 def test_blocks_of_attentions():
@@ -19,7 +19,8 @@ def test_a_model_is_at_no_distance_from_itself_and_padding_does_not_count():
     model, batch = ARCHITECTURES["bert"]()
     other, _ = ARCHITECTURES["bert"]()
     blocks = ("bert.encoder.layer.0", "bert.encoder.layer.1")
-    same = Pair(model.eval(), model, blocks).distance(batch)
+    with torch.no_grad():
+        same = Pair(model.eval(), model, blocks).distance(batch)
     assert float(same.outputs) == pytest.approx(0, abs=1e-6)
     assert float(same.agreement) == 1.0
     assert same.blocks.tolist() == [0.0, 0.0]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...convert.examples import call_model
+from .examples import call_model
 
 
 class Distance(NamedTuple):

@@ -1,0 +1,79 @@
+"""Longer inputs for models with learned positions: the table of positions is interpolated."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+M = TypeVar("M", bound=nn.Module)
+
+NAMES = ("position_embeddings", "position_embedding", "embed_positions", "wpe")
+_LENGTHS = ("max_position_embeddings", "n_positions", "max_positions")
+
+
+@torch.no_grad()
+def extend_positions_(model: M, length: int) -> M:
+    """Stretch the learned positions of a model in place, so that inputs of `length` fit.
+
+    The rows of the table are placed evenly over the new range and interpolated linearly: the first
+    and the last position stay what they were, neighbours come nearer to each other. The model's
+    function changes, so do this before `adapt_`. `revert_` does not take it back.
+    """
+    tables = [
+        (parent, name, table)
+        for parent in model.modules()
+        for name, table in parent.named_children()
+        if name in NAMES and isinstance(table, nn.Embedding)
+    ]
+    if not tables:
+        raise ValueError(
+            f"{type(model).__name__} has no table of learned positions; expected one called "
+            f"{', '.join(NAMES)} (rotary and relative positions take any length)"
+        )
+    for parent, _, table in tables:
+        first = _first(table)
+        old = table.num_embeddings
+        if isinstance(length, bool) or not isinstance(length, int) or length <= old - first:
+            raise ValueError(
+                f"length is {length!r}; expected an integer above the {old - first} positions that "
+                "there are"
+            )
+        rows = table.weight[first:]
+        longer = F.interpolate(rows.t()[None].float(), length, mode="linear", align_corners=True)
+        new = torch.cat([table.weight[:first], longer[0].t().to(rows.dtype)])
+        table.weight = nn.Parameter(new, requires_grad=table.weight.requires_grad)
+        table.num_embeddings = len(new)
+        _stretch_buffers(parent, old, len(new))
+        _note(model, old, len(new))
+    return model
+
+
+def _first(table: Any) -> int:
+    """The row of position 0: some models keep rows before it."""
+    offset = getattr(table, "offset", None)
+    if isinstance(offset, int):
+        return offset
+    return 0 if table.padding_idx is None else int(table.padding_idx) + 1
+
+
+def _stretch_buffers(parent: nn.Module, old: int, new: int) -> None:
+    """The numbers of positions, and zeros for types of tokens, which models keep beside."""
+    for name, buffer in list(parent.named_buffers(recurse=False)):
+        if buffer is None or buffer.dim() == 0 or buffer.shape[-1] != old:
+            continue
+        longer: Tensor = buffer.new_zeros(*buffer.shape[:-1], new)
+        if name == "position_ids":
+            longer = torch.arange(new, device=buffer.device).expand_as(longer).clone()
+        persistent = name not in parent._non_persistent_buffers_set
+        parent.register_buffer(name, longer.to(buffer.dtype), persistent=persistent)
+
+
+def _note(model: nn.Module, old: int, new: int) -> None:
+    """The new length in the configuration of a Hugging Face model."""
+    for config in {id(c): c for m in model.modules() if (c := getattr(m, "config", None))}.values():
+        for name in _LENGTHS:
+            if getattr(config, name, None) == old:
+                setattr(config, name, new)
