@@ -52,10 +52,10 @@ struct Pass {
   }
 
   // One chunk for each `numbers` that are kept for the way back: chunks have sums of their own,
-  // which must not need more memory than that.
+  // which must not need more memory than that. Two at least, for two threads.
   void cut(int64_t numbers) {
     int64_t kept = positions.padded * (inner + scores);
-    positions.cut(std::clamp<int64_t>(kept / std::max<int64_t>(1, numbers), 1, CHUNKS));
+    positions.cut(std::clamp<int64_t>(kept / std::max<int64_t>(1, numbers), 2, CHUNKS));
   }
 
   // What one thread works with; `found` and `gradients` have so many channels.
