@@ -11,7 +11,7 @@ namespace primal {
 // Positions of a tile: what a tile needs at a time stays in the second cache.
 inline int64_t tile_size(const Call& c) {
   if (c.causal) return 32;  // within a tile all pairs of positions are treated
-  return c.width <= 128 ? 192 : 96;
+  return c.width <= 128 ? 192 : 128;
 }
 
 // From so many products on, further threads pay.
@@ -105,8 +105,12 @@ struct Pass {
 
   // The sum over chunks of `count` numbers each, into those of the first.
   void total_of_chunks(float* parts, int64_t count) const {
-    for (size_t i = 1; i < positions.chunks.size(); i++)
-      for (int64_t k = 0; k < count; k++) parts[k] += parts[i * count + k];
+    int64_t slice = (count + threads - 1) / threads;
+    parallel(threads, threads, [&](int64_t first, int64_t) {
+      int64_t last = std::min(count, (first + 1) * slice);
+      for (size_t i = 1; i < positions.chunks.size(); i++)
+        for (int64_t k = first * slice; k < last; k++) parts[k] += parts[i * count + k];
+    });
   }
 
   // Factors of the squared scores in the loss: `2 g lambda^2` for (side, direction) of a sample.
