@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from ...distributed import WHOLE, WholeSequence
 from ...kernels import dispatch
@@ -66,9 +67,11 @@ def attend_native(
                 x, ignore, layer.projections(x.dtype), layer.anchor_rule, WHOLE, eager=True
             )
     feature_map, concat, out_proj = layer.feature_map, layer.concat, layer.out_proj
-    log_sharp = feature_map.log_sharpness if isinstance(feature_map, SharpMap) else None
-    if log_sharp is not None and log_sharp.shape[1] != layer.num_heads:  # shared by the heads
-        log_sharp = log_sharp.expand(2, layer.num_heads)
+    log_sharp: Tensor | None = None
+    if isinstance(feature_map, SharpMap):
+        log_sharp = feature_map.log_sharpness
+        if log_sharp.shape[1] != layer.num_heads:  # the heads share it
+            log_sharp = log_sharp.expand(2, layer.num_heads)
     parameters = Parameters(
         dual, w_e, w_r, weights, layer.in_proj_weight, layer.in_proj_bias, layer.sqrt_lambda,
         concat.weight, concat.bias, out_proj.weight, out_proj.bias, log_sharp,
