@@ -78,8 +78,10 @@ def arrange(
         raise ValueError(
             "value differs from key; this attention has no values, expected value to be key or None"
         )
-    for name, tensor in (("query", query), ("key", key), ("value", value)):
-        _check(name, tensor, embed_dim, dtype, query)
+    _check("query", query, embed_dim, dtype, query)
+    for name, tensor in (("key", key), ("value", value)):
+        if tensor is not query:
+            _check(name, tensor, embed_dim, dtype, query)
     batched = query.dim() == 3
     x = _batch_first(query, batched, batch_first)
     y = x if key is query else _batch_first(key, batched, batch_first)

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -25,7 +26,6 @@ from .triton import switch
 
 Path = Literal["reference", "tiles", "decoding", "native", "triton"]
 Weights = Literal["data", "free", "tied", "scan"]  # scan: tied ones of a causal layer
-WIDEST = 384  # beyond, the products of `tiles` are faster than those of `native`
 DECODED = 256  # positions of a batch up to which `decoding` serves
 
 
@@ -70,7 +70,7 @@ def choose_path(
     decoding = decoding and dtype in (torch.float32, torch.float64)
     if decoding and not torch.is_autocast_enabled(x.device.type):
         return "decoding"
-    return "native" if served and (native == "scan" or x.shape[2] <= WIDEST) else "tiles"
+    return "native" if served else "tiles"
 
 
 def native_map(feature_map: FeatureMap) -> int | None:
@@ -117,21 +117,21 @@ def attend_native(
     before: ops.Before | None,
     dropout: float,
     want_terms: bool,
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Equation (9) as one node: the output (B, N, d) of x, zero where ignore (B, N), the terms of J
-    (3, B, h), and the sums after x of causal tied weights if there are some before."""
+    went_back: Callable[[], None],
+) -> ops.Results:
+    """Equation (9) as one node at x (B, N, d), without the positions to ignore (B, N); before: the
+    sums of causal tied weights. The backward pass calls `went_back`, except in compiled graphs."""
     number = native_map(feature_map)
     if torch.compiler.is_compiling() and number is not None:
-        out, terms = operator.attend(
+        return operator.attend(
             x, ignore, parameters,
             feature_map=number, causal=causal, anchors=anchors, want_terms=want_terms,
         )  # fmt: skip
-        return out, terms, None
     kernels = library.kernels()
     if kernels is None or number is None:
         raise RuntimeError("the compiled kernels are gone; expected those that choose_path found")
     kind: ops.Kind = "fixed" if parameters.w_dual is None else "tied"
-    options = ops.Options(kernels, kind, number, causal, anchors, dropout, want_terms)
+    options = ops.Options(kernels, kind, number, causal, anchors, dropout, want_terms, went_back)
     return ops.attend(x, ignore, parameters, options, before)
 
 

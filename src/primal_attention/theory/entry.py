@@ -58,6 +58,7 @@ class Entry(NamedTuple):
     count_e: Count  # valid queries
     count_r: Count  # valid keys
     with_grad: bool = True  # False: it ran under torch.no_grad
+    square: Tensor | None = None  # the mean over samples of J^2, where the pass made it
 
     def objectives(self, positions: Positions = "mean") -> Tensor:
         """(B, h): J of every sample and head."""

@@ -8,10 +8,11 @@ during backward is not counted twice.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -34,6 +35,8 @@ class Ledger:
         self.seen: tuple[Entry, ...] = ()  # what `read` returned last
         # The key for compiled graphs: a number would make every layer a graph of its own.
         self.tag = torch.tensor(self.key, device="cpu")
+        # For backward passes, by the key: a node of the graph must not keep a ledger alive.
+        self.went_back = functools.partial(_release_unless_to_be_differentiated, self.key)
         _ledgers[self.key] = self
 
     def record(self, out: Tensor, made: Parts | Tensor, count_e: Count, count_r: Count) -> Tensor:
@@ -43,21 +46,24 @@ class Ledger:
         with_grad, compiling = torch.is_grad_enabled(), torch.compiler.is_compiling()
         transformed = compiling or torch._C._are_functorch_transforms_active()
         if isinstance(made, Parts) and with_grad and not transformed and _to_be_trained(made):
-            out, terms = _WatchParts.apply(out, self.key, *made)
+            out, terms = _WatchParts.apply(out, self.went_back, *made)
         else:
             terms = made.terms() if isinstance(made, Parts) else made
             if terms.requires_grad and not transformed:
-                out, terms = _Watch.apply(out, terms, self.key)
+                out, terms = _Watch.apply(out, terms, self.went_back)
         entry = Entry(terms, count_e, count_r, with_grad)
         if compiling:
             return self._record_compiled(out, entry)
-        if transformed:
-            keep = not torch._C._functorch.is_batchedtensor(terms)  # it would outlive its vmap
-        else:
-            keep = not _inside_backward()
-        if keep:
+        if not transformed:
+            self.append(entry)
+        elif not torch._C._functorch.is_batchedtensor(terms):  # it would outlive its vmap
             self._append(entry)
         return out
+
+    def append(self, entry: Entry) -> None:
+        """Remember a forward in eager mode whose node calls `went_back` itself."""
+        if not _inside_backward():
+            self._append(entry)
 
     def read(self) -> Sequence[Entry]:
         """The entries since the last backward pass, or since the forward after the last `read`.
@@ -167,15 +173,17 @@ class _Watch(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, out: Tensor, terms: Tensor, key: int) -> tuple[Tensor, Tensor]:
-        ctx.key = key
+    def forward(
+        ctx: Any, out: Tensor, terms: Tensor, went_back: Callable[[], None]
+    ) -> tuple[Tensor, Tensor]:
+        ctx.went_back = went_back
         # Detached: an input that is returned would count as a view, which among several outputs
         # must not be changed in place, and a caller may write `out += x`.
         return out.detach(), terms.detach()
 
     @staticmethod
     def backward(ctx: Any, g_out: Tensor, g_terms: Tensor) -> tuple[Tensor, Tensor, None]:
-        _release_unless_to_be_differentiated(ctx.key)
+        ctx.went_back()
         return g_out, g_terms, None
 
 
@@ -183,14 +191,16 @@ class _WatchParts(torch.autograd.Function):
     """The same, with the terms made on the way: one node and a closed form in place of a dozen."""
 
     @staticmethod
-    def forward(ctx: Any, out: Tensor, key: int, *parts: Any) -> tuple[Tensor, Tensor]:
-        ctx.key = key
+    def forward(
+        ctx: Any, out: Tensor, went_back: Callable[[], None], *parts: Any
+    ) -> tuple[Tensor, Tensor]:
+        ctx.went_back = went_back
         ctx.save_for_backward(*parts)
         return out.detach(), Parts(*parts).terms()
 
     @staticmethod
     def backward(ctx: Any, g_out: Tensor, g_terms: Tensor) -> tuple[Tensor | None, ...]:
-        _release_unless_to_be_differentiated(ctx.key)
+        ctx.went_back()
         return g_out, None, *Parts(*ctx.saved_tensors).gradient(g_terms)
 
 

@@ -39,7 +39,7 @@ def ksvd_loss(
     check_positions(positions)
     if square not in get_args(Square):
         raise ValueError(f'square is {square!r}; expected "sample" or "batch"')
-    modules = [(m, getattr(m, "ledger", None)) for m in model.modules()]
+    modules = [(m, vars(m).get("ledger")) for m in model.modules()]
     layers = [(m, ledger) for m, ledger in modules if isinstance(ledger, Ledger)]
     if not layers:
         raise ValueError(f"{type(model).__name__} contains no primal attention layer")

@@ -1,15 +1,16 @@
-"""The sum over layers of the mean over samples of `J_l^2` (equation 10): plainly, and as one node
-of the graph with a closed form for all layers of a shape."""
+"""The sum over layers of the mean over samples of `J_l^2` (equation 10): plainly, and in four
+operations for all layers of a shape."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from .entry import Count, Entry
+from .entry import Entry
 from .objective import Positions
 
 Square = Literal["sample", "batch"]  # what is squared: J of each sample, or their mean
@@ -20,26 +21,23 @@ def sum_of_squares(
 ) -> Tensor:
     """`share * sum_l mean_b J_l^2`, or of the batch `share * sum_l (mean_b J_l)^2`, a scalar. An
     entry holds all samples of one layer."""
-    if square == "batch" or not _one_node_serves(layers):
+    if square == "batch" or not _few_operations_serve(layers):
         return plain_sum_of_squares(layers, positions, share, square)
+    squares = [entry.square for entry in layers if entry.square is not None]
+    if positions == "mean" and len(squares) == len(layers):  # the passes made them already
+        whole = squares[0] if len(squares) == 1 else torch.stack(squares).sum()
+        return whole if share == 1.0 else share * whole
     shapes: dict[tuple[Any, ...], list[Entry]] = {}
     for entry in layers:
         shape = entry.terms.shape, entry.terms.dtype, _common_counts(entry)
         shapes.setdefault(shape, []).append(entry)
-    sums = [
-        _SumOfSquares.apply(
-            common or _stacked_counts(alike), positions, share, *[entry.terms for entry in alike]
-        )
-        for (_, _, common), alike in shapes.items()
-    ]
+    sums = [_squares(alike, positions, share) for alike in shapes.values()]
     return sums[0] if len(sums) == 1 else torch.stack(sums).sum()
 
 
-def _one_node_serves(layers: Sequence[Entry]) -> bool:
+def _few_operations_serve(layers: Sequence[Entry]) -> bool:
     """Not where a graph is traced or transformed, nor over several devices."""
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-        return False
-    if not (torch.is_grad_enabled() and any(entry.terms.requires_grad for entry in layers)):
         return False
     return len({entry.terms.device for entry in layers}) == 1
 
@@ -63,7 +61,24 @@ def _layer_loss(entry: Entry, positions: Positions, square: Square) -> Tensor:
     return mean if square == "sample" else mean.square()
 
 
-# -- in closed form --------------------------------------------------------------------------------
+# -- in few operations -----------------------------------------------------------------------------
+# J is linear in the terms. With factors that contain the square root of the weight of a sample, the
+# loss is a sum of squares. Each operation costs more than its numbers, and a node written in Python
+# more than all of these.
+
+
+def _squares(layers: Sequence[Entry], positions: Positions, share: float) -> Tensor:
+    """Of layers whose terms (3, B, h) have one shape, and one count if counts are common."""
+    terms = layers[0].terms
+    if len(layers) > 1:
+        terms = torch.stack([entry.terms for entry in layers], dim=1)  # (3, L, B, h)
+    if _common_counts(layers[0]) is None:
+        present, factors = _factors_of_samples(layers, positions, share)
+        terms = torch.where(present, terms, 0.0)
+    else:
+        factors = _common_factors(layers[0], positions, share, terms.dim())
+    j = (terms * factors).sum((0, -1)).flatten()
+    return j.dot(j)
 
 
 def _common_counts(entry: Entry) -> tuple[int, int] | None:
@@ -74,61 +89,42 @@ def _common_counts(entry: Entry) -> tuple[int, int] | None:
     return count_e, count_r
 
 
-def _stacked_counts(layers: Sequence[Entry]) -> tuple[Tensor, Tensor]:
-    """The valid queries and keys of every sample, (L, B) each."""
-    counts_e, counts_r = zip(*[entry.counts() for entry in layers], strict=True)
-    stacked = torch.stack(counts_e)
-    same = all(count_r is count_e for count_e, count_r in zip(counts_e, counts_r, strict=True))
-    return stacked, stacked if same else torch.stack(counts_r)
+def _common_factors(entry: Entry, positions: Positions, share: float, dims: int) -> Tensor:
+    """(3, 1, ..., 1)."""
+    (_, samples, heads), terms = entry.terms.shape, entry.terms
+    half_e, half_r = 0.5, 0.5
+    if positions == "mean":
+        half_e, half_r = 0.5 / entry.count_e, 0.5 / entry.count_r  # type: ignore[assignment]
+    scale = (share / max(samples, 1)) ** 0.5 / heads
+    factors = half_e * scale, half_r * scale, -scale
+    # a mode that watches operations may have tensors of its own kind
+    make = _column.__wrapped__ if torch._C._len_torch_dispatch_stack() else _column
+    return make(factors, dims, terms.dtype, terms.device)
 
 
-class _SumOfSquares(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, counts: tuple[Count, Count], positions: Positions, share: float, *terms: Tensor
-    ) -> Tensor:
-        ctx.options = counts, positions, share
-        total, slope = _evaluate(torch.stack(terms), *ctx.options)
-        ctx.save_for_backward(slope, *terms)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        slope, *terms = ctx.saved_tensors
-        if torch.is_grad_enabled():  # it is to be differentiated itself
-            _, slope = _evaluate(torch.stack(terms), *ctx.options)
-        gradients = (slope * g).unsqueeze(-1).expand(-1, *terms[0].shape)
-        return None, None, None, *gradients.unbind(0)
+@functools.lru_cache(maxsize=64)
+def _column(
+    numbers: tuple[float, ...], dims: int, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Remembered: to make it takes as long as the rest of the loss."""
+    with torch.inference_mode(False):  # else no later graph could use it
+        return torch.tensor(numbers, dtype=dtype, device=device).view(-1, *[1] * (dims - 1))
 
 
-def _evaluate(
-    terms: Tensor, counts: tuple[Count, Count], positions: Positions, share: float
+def _factors_of_samples(
+    layers: Sequence[Entry], positions: Positions, share: float
 ) -> tuple[Tensor, Tensor]:
-    """`share * sum_l mean_b J_l^2` of terms (L, 3, B, h), and its derivative, alike for all heads:
-    (L, 3, B). Differentiable, in few operations: each costs more than its numbers."""
-    (count_e, count_r), (samples, heads) = counts, terms.shape[2:]
-    half_e = _half(count_e, positions, terms.dtype) / heads
-    energy_e, energy_r, trace = terms.sum(-1).unbind(1)  # (L, B) each
-    if positions == "sum" or count_r is count_e:
-        half_r, energies = half_e, (energy_e + energy_r) * half_e
-    else:
-        half_r = _half(count_r, positions, terms.dtype) / heads
-        energies = energy_e * half_e + energy_r * half_r
-    j = torch.sub(energies, trace, alpha=1.0 / heads)
-    weight: Tensor | float = share / max(samples, 1)
-    if isinstance(count_e, Tensor) and isinstance(count_r, Tensor):
-        present = count_e > 0 if count_r is count_e else (count_e > 0) & (count_r > 0)
-        j = torch.where(present, j, 0.0)
-        weight = share / present.sum(-1, keepdim=True).clamp(min=1).to(terms.dtype)  # (L, 1)
-    weighted = j * weight
-    slope_e = weighted * (2.0 * half_e)
-    slope_r = slope_e if half_r is half_e else weighted * (2.0 * half_r)
-    slope = torch.stack([slope_e, slope_r, weighted * (-2.0 / heads)], dim=1)
-    return (weighted * j).sum(), slope
-
-
-def _half(count: Count, positions: Positions, dtype: torch.dtype) -> Tensor | float:
-    """What multiplies an energy in J; anything where there are no positions."""
-    if positions == "sum":
-        return 0.5
-    return 0.5 / (count.clamp(min=1).to(dtype) if isinstance(count, Tensor) else count)
+    """Which samples there are, (L, B, 1), and the factors of their terms, (3, L, B, 1), without L
+    for a single layer."""
+    terms = layers[0].terms
+    counts_e, counts_r = zip(*[entry.counts() for entry in layers], strict=True)
+    counts = torch.stack([torch.stack(counts_e), torch.stack(counts_r)]).unsqueeze(-1)
+    if len(layers) == 1:
+        counts = counts.squeeze(1)
+    present = (counts > 0).all(0)
+    weight = share / present.sum(-2, keepdim=True).clamp(min=1).to(terms.dtype)
+    scale = (weight.sqrt() / terms.shape[2]).expand_as(present)
+    halves = 0.5 * scale
+    if positions == "mean":
+        halves = halves / counts.clamp(min=1)
+    return present, torch.cat([halves.expand_as(counts), -scale.unsqueeze(0)])

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#define PRIMAL_KEEP_NOTHING
 #include "primal.cpp"
 
 static std::vector<float> numbers(int64_t count) {
@@ -40,7 +41,8 @@ static void run(int64_t batch, int64_t length, int64_t heads, int64_t head_dim, 
   if (bias) call.b_in = b_in.data(), call.concat_b = concat_b.data(), call.out_b = out_b.data();
   if (tied) call.w_dual = w_dual.data();
   if (!tied) call.w_e = w_e.data(), call.w_r = w_r.data(), call.anchors = kind == 1 ? anchors : 0;
-  call.out = out.data(), call.terms = terms.data();
+  float square = 0.0f, g_square = 0.5f;
+  call.out = out.data(), call.terms = terms.data(), call.square = &square;
   int64_t saved_size = 0, padded = 0;
   (tied ? primal_tied_sizes : primal_fixed_sizes)(&call, &saved_size, &padded);
   (tied ? primal_tied_forward : primal_fixed_forward)(&call);  // without a way back
@@ -50,6 +52,7 @@ static void run(int64_t batch, int64_t length, int64_t heads, int64_t head_dim, 
   call.saved = saved.data(), call.keep = keep.data();
   (tied ? primal_tied_forward : primal_fixed_forward)(&call);
   call.g = g.data(), call.g_terms = g_terms.data(), call.d_x = d_x.data();
+  call.g_square = &g_square;
   call.d_w_in = d_w_in.data(), call.d_w_dual = d_w_dual.data(), call.d_w_e = d_w_e.data();
   call.d_w_r = d_w_r.data(), call.d_root = d_root.data(), call.d_concat_w = d_concat_w.data();
   call.d_out_w = d_out_w.data();

@@ -9,7 +9,7 @@ import torch
 
 import primal_attention as pa
 from primal_attention.kernels.dispatch import choose_path
-from primal_attention.kernels.native import build, library
+from primal_attention.kernels.native import build, library, ops
 from primal_attention.theory.features import Cosine
 
 served = pytest.mark.skipif(library.kernels() is None, reason=library.state())
@@ -118,7 +118,8 @@ def test_both_sides_know_the_same_call():
     text = (build.SOURCE / "call.h").read_text()
     body = re.sub(r"//.*", "", text[text.index("struct Call {") :].partition("};")[0])
     declared = re.findall(r"(\w+)\s*[,;]", body)
-    assert declared == [name for name, _ in library.Call._fields_]
+    assert declared == [*library.NUMBERS, "keep_scale", *library.ADDRESSES]
+    assert ops.Parameters._fields == library.PARAMETERS
 
 
 @pytest.mark.slow

@@ -24,7 +24,15 @@ def arguments(weights, causal=False):
     layer = pa.PrimalAttention(6, 2, rank=2, weights=weights, causal=causal)
     x = torch.randn(2, 40, 6, requires_grad=True)
     ignore = torch.rand(2, 40) < 0.3
-    return x, ignore, *parameters(layer), ops.COSINE, causal, layer.anchors or 0, True
+    return (
+        x,
+        ignore,
+        *operator.present(parameters(layer)),
+        ops.COSINE,
+        causal,
+        layer.anchors or 0,
+        True,
+    )
 
 
 @pytest.mark.parametrize(("weights", "causal"), [("tied", False), ("tied", True), ("data", False)])
@@ -38,19 +46,14 @@ def test_the_operator_is_well_formed(weights, causal):
 @pytest.mark.parametrize("weights", ["tied", "free"])
 def test_what_is_saved_fits(weights, length):
     """The size that a graph knows is no smaller than what the kernels ask for."""
-    import ctypes
-
     for causal in (False, True) if weights == "tied" else (False,):
         layer = pa.PrimalAttention(8, 2, rank=3, weights=weights, causal=causal)
         x, p = torch.randn(3, length, 8), parameters(layer)
         kind = "tied" if weights == "tied" else "fixed"
         for number in (ops.COSINE, ops.ELU) if weights == "tied" else (ops.COSINE,):
             options = ops.Options(library.kernels(), kind, number, causal, 0, 0.0, True)
-            call = ops.describe(x, None, p, options, None)
-            numbers, padded = ctypes.c_int64(), ctypes.c_int64()
-            sizes = ctypes.byref(numbers), ctypes.byref(padded)
-            options.kernels.run(f"primal_{kind}_sizes", ctypes.byref(call), *sizes)
-            assert numbers.value <= operator._saved_size(x, p, causal)
+            count, _ = ops.sizes(options, ops.numbers_of(x, p, options), None)
+            assert count <= operator._saved_size(x, p, causal)
 
 
 @pytest.mark.slow

@@ -10,18 +10,16 @@ from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from ...distributed import WHOLE, WholeSequence, current_shards
 from ...kernels import decoding, dispatch, reference
 from ...kernels.anchors import anchor_weights, sampled_count
 from ...kernels.dispatch import Maps, Path, autocast_type, choose_path
-from ...kernels.native.ops import Before, Parameters
 from ...kernels.reference import hide, hide_features
 from ...kernels.scan import running_mean
-from ...kernels.triton import switch as triton
-from ...theory.entry import Count, Parts
+from ...theory.entry import Count, Entry, Parts
 from ...theory.features import FeatureMap, make_feature_map
 from ...theory.precision import widen, without_autocast
 from ..cost import Terms
@@ -30,8 +28,9 @@ from ..masks import check_attention_mask
 from ..registry import register
 from .cost import primal_cost
 from .dual import DualView
+from .native import attend_native, native_weights, triton_layer
 from .options import AnchorRule, Weights, check_options
-from .parameters import PrimalParameters
+from .parameters import PrimalParameters, expect_linear_parts
 from .state import PrimalState
 
 
@@ -59,7 +58,6 @@ class Result(NamedTuple):
     energy: Tensor | None  # (B, z, h, s): sums of squared e over queries, of squared r over keys
     tied: Tensor | None = None  # tied weights (B, z, ...), for the trace in J
     state: PrimalState | None = None
-    terms: Tensor | None = None  # (3, B, h): the terms of J, where the pass made them itself
 
 
 @register(
@@ -218,7 +216,7 @@ class PrimalAttention(PrimalParameters, DualView):
         shards, cast = current_shards(), autocast_type(call.x)
         if not shards.whole and (state is not None or not call.is_self):
             raise ValueError("a sharded sequence expects self-attention without a state")
-        native = self._native_weights(call, state, shards)
+        native = native_weights(self, call, state, shards)
         if self.causal and state is None:
             state = self.init_state(call.x.shape[0])
         inference = not self.training and call.ignore is None and shards.whole
@@ -226,80 +224,43 @@ class PrimalAttention(PrimalParameters, DualView):
         path = choose_path(
             call.x, dtype, self.feature_map, fast=self.fast, decoding=self.causal and inference,
             native=native,
-            triton=self._for_triton() if call.is_self and shards.whole else None,
+            triton=triton_layer(self) if call.is_self and shards.whole else None,
         )  # fmt: skip
         if path == "decoding" and state is not None:
             return self._decode(call.x, state)
-        x = call.x.to(dtype)
-        call = call._replace(x=x, y=x if call.is_self else call.y.to(dtype))
-        with nullcontext() if cast is None else without_autocast(x.device):
+        if dtype != call.x.dtype:
+            x = call.x.to(dtype)
+            call = call._replace(x=x, y=x if call.is_self else call.y.to(dtype))
+        with nullcontext() if cast is None else without_autocast(call.x.device):
             dropout = self.dropout if self.training else 0.0
             record = record and not torch.compiler.is_exporting()
             if path == "native":
-                result = self._native(call, state, dropout, want_terms=record)
-            else:
-                run = Run(call, self.maps(dtype), path, shards, dropout, want_energy=record)
-                attend = self._tied if self.weights == "tied" else self._fixed
-                result = attend(run, state)
-            out = result.out
+                return self._native(call, state, dropout, record=record)
+            run = Run(call, self.maps(dtype), path, shards, dropout, want_energy=record)
+            attend = self._tied if self.weights == "tied" else self._fixed
+            out, energy, tied, state = attend(run, state)
             if not call.is_self and call.ignore is not None:  # a sample without any valid key
                 out = out.masked_fill(call.ignore.all(-1)[:, None, None], 0.0)
-            made: Parts | Tensor | None = result.terms
-            if result.energy is not None:
-                made = objective_terms(self, result.energy, result.tied, shards)
-            if made is not None:
+            if energy is not None:
+                made = objective_terms(self, energy, tied, shards)
                 count_r = valid_positions(call.y, call.ignore, shards)
                 count_e = count_r if call.is_self else valid_positions(call.x, None, shards)
                 out = self.ledger.record(out, made, count_e, count_r)
-        return out, result.state
-
-    def _native_weights(
-        self, call: Sequences, state: PrimalState | None, shards: WholeSequence
-    ) -> dispatch.Weights | None:
-        """The kind of weights if a call is of a form that the compiled kernels know:
-        self-attention, and no gradient to or from a state of tied weights."""
-        streams = state is not None and self.weights == "tied"
-        if torch.compiler.is_compiling() and (streams or (self.training and self.dropout)):
-            return None  # the registered operator has neither a state nor dropout
-        if not (call.is_self and shards.whole) or (streams and torch.is_grad_enabled()):
-            return None
-        return "scan" if self.causal and self.weights == "tied" else self.weights
+        return out, state
 
     def _native(
-        self, call: Sequences, state: PrimalState | None, dropout: float, *, want_terms: bool
-    ) -> Result:
+        self, call: Sequences, state: PrimalState | None, dropout: float, *, record: bool
+    ) -> tuple[Tensor, PrimalState | None]:
         """By the compiled kernels, which make the terms of J as well."""
-        expect_linear_parts(self)
-        x, ignore, weights, before = call.x, call.ignore, None, None
-        dual = self.dual_weight if self.weights == "tied" else None
-        if dual is not None:
-            before = None if state is None else Before(state.sums, state.seen)
-        elif state is not None:
-            x, sums, seen = running_mean(x, ignore, state.sums, state.seen)
-            state = PrimalState(sums, seen, None)
-        elif self.anchors and (self.anchor_rule != "sample" or x.dtype != torch.float32):
-            x, weights = anchor_weights(
-                x, ignore, self.projections(x.dtype), self.anchor_rule, WHOLE, eager=True
-            )
-        w_e, w_r = (None, None) if dual is not None else (self.w_e, self.w_r)
-        w_in, b_in = self.feature_map.fold(self.in_proj_weight, self.in_proj_bias)
-        parameters = Parameters(
-            dual, w_e, w_r, weights, w_in, b_in,
-            self.sqrt_lambda, self.concat.weight, self.concat.bias,
-            self.out_proj.weight, self.out_proj.bias,
-        )  # fmt: skip
-        out, terms, after = dispatch.attend_native(
-            x, ignore, parameters, self.feature_map,
-            anchors=self.anchors or 0, causal=self.causal and dual is not None, before=before,
-            dropout=dropout, want_terms=want_terms,
-        )  # fmt: skip
-        if state is not None and after is not None:
-            state = PrimalState(after, state.seen + WHOLE.count(x, ignore), None)
-        return Result(out, None, None, state, terms)
-
-    def _for_triton(self) -> triton.Layer | None:
-        dropout = self.dropout if self.training else 0.0
-        return None if self.causal else triton.Layer(self.weights == "tied", self.rank, dropout)
+        made, state = attend_native(self, call, state, dropout, want_terms=record)
+        if made.terms is None:
+            return made.out, state
+        count = valid_positions(call.x, call.ignore)
+        if torch.compiler.is_compiling():
+            return self.ledger.record(made.out, made.terms, count, count), state
+        entry = Entry(made.terms, count, count, torch.is_grad_enabled(), made.square)
+        self.ledger.append(entry)
+        return made.out, state
 
     def _fixed(self, run: Run, state: PrimalState | None) -> Result:
         """With data-dependent weights `F_X^T W_e`, or free ones `W_e`, likewise W_r."""
@@ -452,13 +413,6 @@ def output_map(layer: PrimalParameters, dtype: torch.dtype) -> tuple[Tensor, Ten
     if layer.concat.bias is None:
         return w_out, w_out.new_zeros(layer.embed_dim)
     return w_out, out.sum(1) @ layer.concat.bias.to(dtype) + layer.out_proj.bias.to(dtype)
-
-
-def expect_linear_parts(layer: PrimalParameters) -> None:
-    """Refuse a replaced part whose forward, never called, would do something else."""
-    for name, part in (("concat", layer.concat), ("out_proj", layer.out_proj)):
-        if not isinstance(part, nn.Linear):
-            raise TypeError(f"{name} is a {type(part).__name__}; expected nn.Linear")
 
 
 def causal_tied(

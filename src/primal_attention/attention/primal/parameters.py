@@ -79,6 +79,14 @@ class PrimalParameters(nn.Module):
         return PrimalState(like.new_zeros(batch_size, width), seen, key_sum)
 
 
+def expect_linear_parts(layer: PrimalParameters) -> None:
+    """Refuse a replaced part whose forward, never called, would do something else."""
+    for name in ("concat", "out_proj"):
+        part = getattr(layer, name)
+        if not isinstance(part, nn.Linear):
+            raise TypeError(f"{name} is a {type(part).__name__}; expected nn.Linear")
+
+
 @torch.no_grad()
 def _orthogonal_(matrix: Tensor) -> None:
     """nn.init.orthogonal_ in float32 or wider: there is no QR in half precision."""

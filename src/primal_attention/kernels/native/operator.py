@@ -6,7 +6,6 @@ beforehand, so here it is the most that it can be.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,15 +35,28 @@ def attend(
     causal: bool,
     anchors: int,
     want_terms: bool,
-) -> tuple[Tensor, Tensor | None]:
-    """`ops.attend` without dropout and without sums before x."""
-    tensors = [t if t is None else t.float().contiguous() for t in parameters]
+) -> ops.Results:
+    """`ops.attend` without dropout, without sums before x and without the square."""
     ignore = None if ignore is None else ignore.contiguous()
-    needs = torch.is_grad_enabled()
+    options = feature_map, causal, anchors, torch.is_grad_enabled()
     out, terms, _ = torch.ops.primal_attention.attend(
-        x.contiguous(), ignore, *tensors, feature_map, causal, anchors, needs
+        x.contiguous(), ignore, *present(ops.as_float32(parameters)), *options
     )
-    return out, terms if want_terms else None
+    return ops.Results(out, terms if want_terms else None)
+
+
+# An operator takes no list in which tensors are missing: it takes those that are there, and where.
+
+
+def present(parameters: Sequence[Tensor | None]) -> tuple[list[Tensor], list[int]]:
+    """The parameters that are there, and their numbers."""
+    found = [(t, i) for i, t in enumerate(parameters) if t is not None]
+    return [t for t, _ in found], [i for _, i in found]
+
+
+def _parameters(tensors: Sequence[Tensor], numbers: Sequence[int]) -> ops.Parameters:
+    there = dict(zip(numbers, tensors, strict=True))
+    return ops.Parameters(*(there.get(i) for i in range(len(ops.Parameters._fields))))  # type: ignore[arg-type]
 
 
 def _options(p: ops.Parameters, feature_map: int, causal: bool, anchors: int) -> ops.Options:
@@ -79,41 +91,37 @@ def _saved_size(x: Tensor, p: ops.Parameters, causal: bool) -> Any:
 def _attend(
     x: Tensor,
     ignore: Tensor | None,
-    w_dual: Tensor | None,
-    w_e: Tensor | None,
-    w_r: Tensor | None,
-    weights: Tensor | None,
-    w_in: Tensor,
-    b_in: Tensor | None,
-    root: Tensor,
-    concat_w: Tensor,
-    concat_b: Tensor | None,
-    out_w: Tensor,
-    out_b: Tensor | None,
+    tensors: Sequence[Tensor],
+    numbers: Sequence[int],
     feature_map: int,
     causal: bool,
     anchors: int,
     save: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Output, terms of J, and what the way back needs."""
-    p = ops.Parameters(
-        w_dual, w_e, w_r, weights, w_in, b_in, root, concat_w, concat_b, out_w, out_b
-    )  # fmt: skip
-    options = _options(p, feature_map, causal, anchors)
-    call = ops.describe(x, ignore, p, options, None)
-    out, terms = torch.empty_like(x), x.new_empty(3, x.shape[0], len(root), dtype=torch.float32)
+    p = _parameters(tensors, numbers)
+    out, terms = torch.empty_like(x), x.new_empty(3, x.shape[0], len(p.root), dtype=torch.float32)
     saved = x.new_empty(_saved_size(x, p, causal) if save else 0, dtype=torch.float32)
-    call.out, call.terms = out.data_ptr(), terms.data_ptr()
-    call.saved = saved.data_ptr() if save else None
     if x.numel() == 0:
         terms.zero_()
-    options.kernels.run(f"primal_{options.kind}_forward", ctypes.byref(call))
+    options = _options(p, feature_map, causal, anchors)
+    inputs = ops.Inputs(x, ignore, None, p)
+    ops.run_forward(inputs, options, saved if save else None, ops.Results(out, terms))
     return out, terms, saved
 
 
 @_attend.register_fake
-def _(x: Tensor, ignore: Tensor | None, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
-    p, (_, causal, _, save) = ops.Parameters(*given[:11]), given[11:]
+def _(
+    x: Tensor,
+    ignore: Tensor | None,
+    tensors: Sequence[Tensor],
+    numbers: Sequence[int],
+    feature_map: int,
+    causal: bool,
+    anchors: int,
+    save: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    p = _parameters(tensors, numbers)
     terms = x.new_empty(3, x.shape[0], len(p.root), dtype=torch.float32)
     size = _saved_size(x, p, causal) if save else 0
     return torch.empty_like(x), terms, x.new_empty(size, dtype=torch.float32)
@@ -126,58 +134,46 @@ def _attend_backward(
     x: Tensor,
     ignore: Tensor | None,
     saved: Tensor,
-    w_dual: Tensor | None,
-    w_e: Tensor | None,
-    w_r: Tensor | None,
-    weights: Tensor | None,
-    w_in: Tensor,
-    b_in: Tensor | None,
-    root: Tensor,
-    concat_w: Tensor,
-    concat_b: Tensor | None,
-    out_w: Tensor,
-    out_b: Tensor | None,
+    tensors: Sequence[Tensor],
+    numbers: Sequence[int],
     feature_map: int,
     causal: bool,
     anchors: int,
 ) -> list[Tensor]:
     """The gradients of x and of the parameters that there are."""
-    p = ops.Parameters(
-        w_dual, w_e, w_r, weights, w_in, b_in, root, concat_w, concat_b, out_w, out_b
-    )  # fmt: skip
-    options = _options(p, feature_map, causal, anchors)
-    call = ops.describe(x, ignore, p, options, None)
-    g, g_terms = g.contiguous(), g_terms.contiguous()
-    call.g, call.g_terms, call.saved = g.data_ptr(), g_terms.data_ptr(), saved.data_ptr()
-    made = [torch.empty_like(x)]
-    call.d_x = made[0].data_ptr()
-    for name, tensor in zip(p._fields, p, strict=True):
-        if tensor is not None:
-            made.append(torch.empty_like(tensor))
-            setattr(call, f"d_{name}", made[-1].data_ptr())
-    options.kernels.run(f"primal_{options.kind}_backward", ctypes.byref(call))
-    return made
+    p = _parameters(tensors, numbers)
+    made = [None if t is None else torch.empty_like(t) for t in (x, *p)]
+    inputs, options = ops.Inputs(x, ignore, None, p), _options(p, feature_map, causal, anchors)
+    given = g.contiguous(), g_terms.contiguous(), None
+    ops.run_backward(inputs, options, saved, None, given, made)
+    return [t for t in made if t is not None]
 
 
 @_attend_backward.register_fake
 def _(
-    g: Tensor, g_terms: Tensor, x: Tensor, ignore: Any, saved: Tensor, *given: Any
+    g: Tensor,
+    g_terms: Tensor,
+    x: Tensor,
+    ignore: Any,
+    saved: Tensor,
+    tensors: Sequence[Tensor],
+    *_: Any,
 ) -> list[Tensor]:
-    return [torch.empty_like(t) for t in (x, *given[:11]) if t is not None]
+    return [torch.empty_like(t) for t in (x, *tensors)]
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
-    ctx.save_for_backward(*inputs[:13], output[2])
-    ctx.options = inputs[13:16]
+    x, ignore, tensors, *options, _ = inputs
+    ctx.save_for_backward(x, ignore, output[2], *tensors)
+    ctx.options = options
 
 
 def _backward(ctx: Any, g: Tensor, g_terms: Tensor, _: Any) -> tuple[Any, ...]:
-    x, ignore, *tensors, saved = ctx.saved_tensors
-    made = torch.ops.primal_attention.attend_backward(
-        g, g_terms, x, ignore, saved, *tensors, *ctx.options
+    x, ignore, saved, *tensors = ctx.saved_tensors
+    d_x, *made = torch.ops.primal_attention.attend_backward(
+        g, g_terms, x, ignore, saved, tensors, *ctx.options
     )
-    rest = iter(made[1:])
-    return made[0], None, *(None if t is None else next(rest) for t in tensors), *[None] * 4
+    return d_x, None, made, *[None] * 5
 
 
 _attend.register_autograd(_backward, setup_context=_setup)

@@ -7,14 +7,15 @@ the terms of J (equation 11) come out, so that a call is two functions in C++ an
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..random_bits import draw_mask, keep_scale
-from .library import Call, Kernels
+from .library import Kernels, pack
 
 Kind = Literal["tied", "fixed"]
 COSINE, ELU, SQUARED_ELU = range(3)  # `Map` in source/call.h
@@ -22,7 +23,8 @@ _TYPES = {torch.float32: 0, torch.bfloat16: 1}  # `Type` in source/tiles.h
 
 
 class Parameters(NamedTuple):
-    """The parameters of a layer as it has them, those of its kind of weights first."""
+    """The parameters of a layer as it has them, those of its kind of weights first: PARAMETERS of
+    `library.py`."""
 
     w_dual: Tensor | None  # (2 h s, d): tied
     w_e: Tensor | None  # (h, n, s): data-dependent, with n anchors; free, with n = p
@@ -47,6 +49,7 @@ class Options(NamedTuple):
     anchors: int  # 0: none
     dropout: float
     want_terms: bool
+    went_back: Callable[[], None] | None = None  # is called by the backward pass
 
 
 class Before(NamedTuple):
@@ -57,21 +60,41 @@ class Before(NamedTuple):
     seen: Tensor
 
 
+class Inputs(NamedTuple):
+    """What both ways read, contiguous; all but x in float32."""
+
+    x: Tensor
+    ignore: Tensor | None
+    keep: Tensor | None  # a byte for each score that dropout keeps
+    tensors: Sequence[Tensor | None]  # Parameters
+    before: Before | None = None
+
+
+class Results(NamedTuple):
+    """What a call makes."""
+
+    out: Tensor  # (B, N, d), zero where a position is ignored
+    terms: Tensor | None = None  # (3, B, h), of J
+    square: Tensor | None = None  # the mean over samples of J^2, a scalar
+    after: Tensor | None = None  # the sums after x, if there are some before
+
+
 def attend(
     x: Tensor,
     ignore: Tensor | None,
     parameters: Parameters,
     options: Options,
     before: Before | None = None,
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Equation (9) at x (B, N, d): the output (B, N, d), zero where ignore (B, N), the terms of J
-    (3, B, h) if they are wanted, and the sums after x if there are some before."""
-    tensors = [t if t is None else t.float().contiguous() for t in parameters]
+) -> Results:
+    """Equation (9) at x (B, N, d), without the positions to ignore (B, N)."""
     ignore = None if ignore is None else ignore.contiguous()
     if before is not None:
         before = Before(before.sums.float().contiguous(), before.seen.contiguous())
-    out, terms, after = _Attend.apply(x.contiguous(), ignore, options, before, *tensors)
-    return out, terms, after
+    return Results(*_Attend.apply(x.contiguous(), ignore, options, before, *as_float32(parameters)))
+
+
+def as_float32(parameters: Parameters) -> list[Tensor | None]:
+    return [t if t is None else t.float().contiguous() for t in parameters]
 
 
 class _Attend(torch.autograd.Function):
@@ -83,72 +106,104 @@ class _Attend(torch.autograd.Function):
         options: Options,
         before: Before | None,
         *tensors: Tensor | None,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        call = describe(x, ignore, tensors, options, before)
-        numbers, padded = ctypes.c_int64(), ctypes.c_int64()
-        sizes = ctypes.byref(numbers), ctypes.byref(padded)
-        options.kernels.run(f"primal_{options.kind}_sizes", ctypes.byref(call), *sizes)
-        keep = saved = terms = None
-        if options.dropout:  # a byte for each score
-            keep = draw_mask(padded.value * 2 * call.heads * call.rank, options.dropout)
+    ) -> tuple[Tensor | None, ...]:
+        keep = saved = terms = square = after = None
+        numbers = numbers_of(x, tensors, options)
+        count, padded = sizes(options, numbers, ignore)
+        batch, heads, rank = numbers[0], numbers[3], numbers[5]
+        if options.dropout:
+            keep = draw_mask(padded * 2 * heads * rank, options.dropout)
         if any(ctx.needs_input_grad):
-            saved = x.new_empty(numbers.value, dtype=torch.float32)
+            saved = torch.empty(count)
         if options.want_terms:
-            terms = x.new_empty(3, call.batch, call.heads, dtype=torch.float32)
-        out = torch.empty_like(x)
-        after = None if before is None else torch.empty_like(before.sums)
-        call.keep, call.saved, call.out, call.terms = map(_address, (keep, saved, out, terms))
-        call.after = _address(after)
-        options.kernels.run(f"primal_{options.kind}_forward", ctypes.byref(call))
+            terms, square = torch.empty(3, batch, heads), torch.empty(())
+        if before is not None:
+            after = torch.empty_like(before.sums)
+            ctx.mark_non_differentiable(after)
+        results = Results(torch.empty_like(x), terms, square, after)
+        run_forward(Inputs(x, ignore, keep, tensors, before), options, saved, results)
         ctx.options, ctx.before = options, before
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(x, ignore, keep, saved, *tensors)
-        if after is not None:
-            ctx.mark_non_differentiable(after)
-        return out, terms, after
+        ctx.save_for_backward(x, ignore, keep, saved, terms, *tensors)
+        return tuple(results)
 
     @staticmethod
     def backward(
-        ctx: Any, g: Tensor | None, g_terms: Tensor | None, _: None
+        ctx: Any, g: Tensor | None, g_terms: Tensor | None, g_square: Tensor | None, _: None
     ) -> tuple[Tensor | None, ...]:
         _refuse_second_derivative()
-        x, ignore, keep, saved, *tensors = ctx.saved_tensors
-        call = describe(x, ignore, tensors, ctx.options, ctx.before)
+        options: Options = ctx.options
+        x, ignore, keep, saved, terms, *tensors = ctx.saved_tensors
+        if options.went_back is not None:
+            options.went_back()
         g = torch.zeros_like(x) if g is None else g.contiguous()
         g_terms = None if g_terms is None else g_terms.contiguous()
-        call.keep, call.saved, call.g, call.g_terms = map(_address, (keep, saved, g, g_terms))
-        wanted = [x if ctx.needs_input_grad[0] else None, *tensors]
-        made = [None if t is None else torch.empty_like(t) for t in wanted]
-        for name, gradient in zip(("x", *Parameters._fields), made, strict=True):
-            setattr(call, f"d_{name}", _address(gradient))
-        ctx.options.kernels.run(f"primal_{ctx.options.kind}_backward", ctypes.byref(call))
+        made = [None if t is None else torch.empty_like(t) for t in (x, *tensors)]
+        if not ctx.needs_input_grad[0]:
+            made[0] = None
+        inputs = Inputs(x, ignore, keep, tensors, ctx.before)
+        run_backward(inputs, options, saved, terms, (g, g_terms, g_square), made)
         return made[0], None, None, None, *made[1:]
 
 
-def _address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()
+# -- the functions in C++ --------------------------------------------------------------------------
 
 
-def describe(
-    x: Tensor,
-    ignore: Tensor | None,
-    tensors: Sequence[Tensor | None],
-    options: Options,
-    before: Before | None,
-) -> Call:
-    """The inputs of a call."""
-    sums, seen = (None, None) if before is None else map(_address, before)
-    addresses = Parameters(*map(_address, tensors))  # type: ignore[arg-type]
-    p = Parameters(*tensors)  # type: ignore[arg-type]
-    heads, rank = p.root.shape
-    return Call(
-        *x.shape, heads, len(p.concat_w), rank, options.feature_map, _TYPES[x.dtype],
-        options.causal,
-        torch.get_num_threads(), keep_scale(options.dropout), x.data_ptr(), _address(ignore), None,
-        addresses.w_in, addresses.b_in, addresses.w_dual, addresses.w_e, addresses.w_r,
-        options.anchors, addresses.weights, addresses.root, addresses.concat_w, addresses.concat_b,
-        addresses.out_w, addresses.out_b, sums, seen,
+def numbers_of(x: Tensor, tensors: Sequence[Any], options: Options) -> tuple[int, ...]:
+    """NUMBERS of `library.py`."""
+    parameters = Parameters(*tensors)
+    heads, rank = parameters.root.shape
+    return (
+        *x.shape, heads, parameters.concat_w.shape[0], rank, options.anchors, options.feature_map,
+        _TYPES[x.dtype], options.causal, torch.get_num_threads(),
     )  # fmt: skip
+
+
+def sizes(options: Options, numbers: tuple[int, ...], ignore: Tensor | None) -> tuple[int, int]:
+    """How many numbers are saved for the way back, and how many positions have scores."""
+    if ignore is None:
+        return _sizes_without_mask(options.kernels, options.kind, numbers)
+    return _sizes(options.kernels, options.kind, numbers, ignore.data_ptr())
+
+
+def _sizes(kernels: Kernels, kind: Kind, numbers: tuple[int, ...], ignore: int) -> tuple[int, int]:
+    saved, padded = ctypes.c_int64(), ctypes.c_int64()
+    call = pack(numbers, 1.0, (0, ignore))
+    kernels.run(f"primal_{kind}_sizes", call, ctypes.byref(saved), ctypes.byref(padded))
+    return saved.value, padded.value
+
+
+@functools.lru_cache(maxsize=256)
+def _sizes_without_mask(kernels: Kernels, kind: Kind, numbers: tuple[int, ...]) -> tuple[int, int]:
+    return _sizes(kernels, kind, numbers, 0)
+
+
+def run_forward(inputs: Inputs, options: Options, saved: Tensor | None, results: Results) -> None:
+    """Fill the results, and what is saved for the way back."""
+    _run("forward", inputs, options, (saved, *results))
+
+
+def run_backward(
+    inputs: Inputs,
+    options: Options,
+    saved: Tensor,
+    terms: Tensor | None,
+    given: Sequence[Tensor | None],
+    made: Sequence[Tensor | None],
+) -> None:
+    """Fill the gradients of x and the parameters from those of output, terms and square."""
+    _run("backward", inputs, options, (saved, None, terms, None, None, *given, *made))
+
+
+def _run(way: str, inputs: Inputs, options: Options, others: Sequence[Tensor | None]) -> None:
+    x, ignore, keep, tensors, before = inputs
+    given = (x, ignore, keep, *tensors, *(before or (None, None)), *others)
+    call = pack(
+        numbers_of(x, tensors, options),
+        keep_scale(options.dropout),
+        [0 if tensor is None else tensor.data_ptr() for tensor in given],
+    )
+    options.kernels.run(f"primal_{options.kind}_{way}", call)
 
 
 def _refuse_second_derivative() -> None:

@@ -17,20 +17,22 @@ inline int64_t anchor_position(int64_t i, int64_t length, int64_t n) {
 class Anchors {
  public:
   Anchors(const Call& call, const Positions& where, int64_t threads)
-      : c(call), positions(where), n(call.anchors), threads_(std::min(threads, call.heads)),
-        columns(round_up(c.head_dim, PANEL)), padded(round_up(n, PANEL)) {}
+      : c(call), positions(where), n(call.anchors), both(2 * call.rank),
+        threads_(std::min(threads, call.heads)), columns(round_up(c.head_dim, PANEL)),
+        step(round_up(both, WIDTH)), padded(round_up(n, PANEL)) {}
 
   // weights (B, 2h, s, p), transposed.
   void forward(float* weights) const {
     parallel(c.heads, threads_, [&](int64_t head, int64_t) {
-      Buffer block(padded * 2 * c.rank), packed(padded * columns), made(2 * c.rank * columns);
+      Buffer summed(padded * step), block(padded * step), packed(padded * columns);
+      Buffer made(both * columns);
       for (int64_t b = 0; b < c.batch; b++) {
-        Runs runs = gather(b, head, block.block(2 * c.rank));
+        Runs runs = gather(b, head, summed, block.block(step));
         pack_columns([&](int64_t i) { return row(c.x, b, runs.at[i], head); }, runs.count(),
                      c.head_dim, packed);
-        std::fill_n(static_cast<float*>(made), 2 * c.rank * columns, 0.0f);
-        add_outer(block.block(2 * c.rank), 2 * c.rank, packed, runs.count(), columns, made);
-        for (int64_t k = 0; k < 2 * c.rank; k++)
+        std::fill_n(static_cast<float*>(made), both * columns, 0.0f);
+        add_outer(block.block(step), both, packed, runs.count(), columns, made);
+        for (int64_t k = 0; k < both; k++)
           std::copy_n(made + k * columns, c.head_dim, side(weights, b, head, k));
       }
     });
@@ -39,24 +41,29 @@ class Anchors {
   // Adds to d_w_e and d_w_r (h, n, s), and to the rows of d_x.
   void backward(float* d_weights) const {
     parallel(c.heads, threads_, [&](int64_t head, int64_t) {
-      int64_t s = 2 * c.rank, p = c.head_dim;
-      Buffer block(padded * s), d_block(padded * s), turned(padded * round_up(p, WIDTH));
-      Buffer matrix(s * columns), packed(s * columns), rows(s * p), d_rows(padded * columns);
+      int64_t p = c.head_dim;
+      Buffer summed(padded * step), block(padded * step), d_block(padded * step);
+      Buffer rows(padded * columns), turned(padded * columns), d_rows(padded * columns);
+      Buffer matrix(both * columns), by_columns(both * columns), by_rows(both * p);
       for (int64_t b = 0; b < c.batch; b++) {
-        Runs runs = gather(b, head, block.block(s));
+        Runs runs = gather(b, head, summed, block.block(step));
         int64_t panels = (runs.count() + PANEL - 1) / PANEL;
-        for (int64_t k = 0; k < s; k++)
+        for (int64_t k = 0; k < both; k++)
           std::copy_n(side(d_weights, b, head, k), p, matrix + k * columns);
-        pack_rows(matrix, columns, 1, s, p, rows);
-        Block x = turned.block(round_up(p, WIDTH));
-        for (int64_t i = 0; i < panels * PANEL; i++)
-          for (int64_t k = 0; k < p; k++)
-            *x.at(k, i) = i < runs.count() ? row(c.x, b, runs.at[i], head)[k] : 0.0f;
-        project<Start::zero>(rows, s, p, x, d_block.block(s), panels);
-        spread(runs, d_block.block(s), head);
+        pack_rows(matrix, columns, 1, both, p, by_rows);
+        std::fill_n(static_cast<float*>(rows), panels * PANEL * columns, 0.0f);
+        for (int64_t i = 0; i < runs.count(); i++)
+          std::copy_n(row(c.x, b, runs.at[i], head), p, rows + i * columns);
+        for (int64_t i = 0; i < panels; i++)
+          turn(rows + i * PANEL * columns, columns, PANEL, columns,
+               turned.block(columns).panel(i), PANEL);
+        project<Start::zero>(by_rows, both, p, turned.block(columns), d_block.block(step), panels);
+        for (int64_t i = 0; i < panels; i++)
+          turn(d_block.block(step).panel(i), PANEL, both, PANEL, summed + i * PANEL * step, step);
+        spread(runs, summed, head);
         if (!c.d_x) continue;
-        pack_columns([&](int64_t k) { return matrix + k * columns; }, s, p, packed);
-        rows_of(block.block(s), runs.count(), packed, s, columns, d_rows);
+        pack_columns([&](int64_t k) { return matrix + k * columns; }, both, p, by_columns);
+        rows_of(block.block(step), runs.count(), by_columns, both, columns, d_rows);
         for (int64_t i = 0; i < runs.count(); i++) {
           float* to = const_cast<float*>(row(c.d_x, b, runs.at[i], head));
           for (int64_t k = 0; k < p; k++) to[k] += d_rows[i * columns + k];
@@ -74,7 +81,8 @@ class Anchors {
 
   const Call& c;
   const Positions& positions;
-  int64_t n, threads_, columns, padded;
+  int64_t n, both;  // anchors; directions of both sides
+  int64_t threads_, columns, step, padded;
 
   const float* row(const void* tensor, int64_t sample, int64_t number, int64_t head) const {
     int64_t at = positions.place(sample, number) * c.width + head * c.head_dim;
@@ -84,37 +92,40 @@ class Anchors {
     int64_t z = k / c.rank * c.heads + head;
     return weights + ((sample * 2 * c.heads + z) * c.rank + k % c.rank) * c.head_dim;
   }
-  const float* weight(int64_t k, int64_t head) const {
-    return (k < c.rank ? c.w_e : c.w_r) + head * n * c.rank + k % c.rank;
-  }
 
-  // The runs of a sample, none where it has no valid position, and their summed weights as a block.
-  Runs gather(int64_t sample, int64_t head, Block to) const {
+  // The runs of a sample, none where it has no valid position, and their summed weights as rows
+  // (runs, step) and as a block of `step` channels.
+  Runs gather(int64_t sample, int64_t head, float* rows, Block to) const {
     Runs runs;
     int64_t length = positions.valid[sample];
+    runs.at.reserve(n), runs.first.reserve(n + 1);
     for (int64_t i = 0; length && i < n; i++) {
       int64_t at = anchor_position(i, length, n);
       if (runs.at.empty() || runs.at.back() != at) runs.at.push_back(at), runs.first.push_back(i);
     }
     runs.first.push_back(n);
-    for (int64_t k = 0; k < 2 * c.rank; k++) {
-      const float* from = weight(k, head);
-      for (int64_t i = 0; i < runs.count(); i++) {
-        float sum = 0.0f;
-        for (int64_t a = runs.first[i]; a < runs.first[i + 1]; a++) sum += from[a * c.rank];
-        *to.at(k, i) = sum;
-      }
-    }
+    const float *w_e = c.w_e + head * n * c.rank, *w_r = c.w_r + head * n * c.rank;
+    std::fill_n(rows, round_up(runs.count(), PANEL) * step, 0.0f);
+    for (int64_t i = 0; i < runs.count(); i++)
+      for (int64_t a = runs.first[i]; a < runs.first[i + 1]; a++)
+        for (int64_t k = 0; k < c.rank; k++) {
+          rows[i * step + k] += w_e[a * c.rank + k];
+          rows[i * step + c.rank + k] += w_r[a * c.rank + k];
+        }
+    for (int64_t i = 0; i < runs.count(); i += PANEL)
+      turn(rows + i * step, step, PANEL, step, to.panel(i / PANEL), PANEL);
     return runs;
   }
 
-  // Every anchor of a run gets the gradient of its sum.
-  void spread(const Runs& runs, Block from, int64_t head) const {
-    for (int64_t k = 0; k < 2 * c.rank; k++) {
-      float* to = (k < c.rank ? c.d_w_e : c.d_w_r) + head * n * c.rank + k % c.rank;
-      for (int64_t i = 0; i < runs.count(); i++)
-        for (int64_t a = runs.first[i]; a < runs.first[i + 1]; a++) to[a * c.rank] += *from.at(k, i);
-    }
+  // Every anchor of a run gets the gradient of its sum, rows (runs, step).
+  void spread(const Runs& runs, const float* rows, int64_t head) const {
+    float *d_w_e = c.d_w_e + head * n * c.rank, *d_w_r = c.d_w_r + head * n * c.rank;
+    for (int64_t i = 0; i < runs.count(); i++)
+      for (int64_t a = runs.first[i]; a < runs.first[i + 1]; a++)
+        for (int64_t k = 0; k < c.rank; k++) {
+          d_w_e[a * c.rank + k] += rows[i * step + k];
+          d_w_r[a * c.rank + k] += rows[i * step + c.rank + k];
+        }
   }
 };
 

@@ -8,12 +8,13 @@
 
 namespace primal {
 
-constexpr int INTERFACE = 1;  // changes whenever `Call` does
+constexpr int INTERFACE = 2;  // changes whenever `Call` does
 
 enum class Map : int64_t { cosine, elu, squared_elu };
 
 struct Call {
   int64_t batch, length, width, heads, head_dim, rank;
+  int64_t anchors;  // n of data-dependent weights, 0: free ones
   Map map;
   Type type;
   int64_t causal;
@@ -22,12 +23,12 @@ struct Call {
   const void* x;          // (B, N, d)
   const uint8_t* ignore;  // (B, N), or nullptr
   const uint8_t* keep;    // a byte for each score, in the order of `saved`; nullptr: no dropout
-  const float* w_in;      // (2 h p, d)
-  const float* b_in;      // (2 h p), or nullptr
+  // parameters
   const float* w_dual;    // (2 h s, d): tied weights
   const float *w_e, *w_r; // (h, n, s): fixed weights, n = p where they are free
-  int64_t anchors;        // n of data-dependent weights, 0: free ones
   const float* weights;   // (B, 2h, s, p): data-dependent weights made elsewhere, or nullptr
+  const float* w_in;      // (2 h p, d)
+  const float* b_in;      // (2 h p), or nullptr
   const float* root;      // (h, s), Lambda^{1/2}
   const float* concat_w;  // (p, 2 s)
   const float* concat_b;  // (p), or nullptr
@@ -35,16 +36,18 @@ struct Call {
   const float* out_b;     // (d), or nullptr
   float* before;          // (B, 2h, p, s or s + 1): sums of a causal tied layer before this call
   const int64_t* seen;    // (B), the positions in them
+  float* saved;           // for the way back, or nullptr
   // results of the forward pass
   void* out;     // (B, N, d)
-  float* terms;  // (3, B, h), or nullptr: the terms of J
-  float* saved;  // for the way back, or nullptr
+  float* terms;  // (3, B, h), or nullptr: the terms of J; the way back reads them
+  float* square; // the mean over samples of J^2, or nullptr
   float* after;  // like `before`, or nullptr
-  // gradients: those that come, and those that are wanted
+  // gradients: those that come, and those that are wanted, in the order of the parameters
   const void* g;         // (B, N, d), or nullptr
   const float* g_terms;  // (3, B, h), or nullptr
+  const float* g_square; // or nullptr
   void* d_x;             // (B, N, d), or nullptr
-  float *d_w_in, *d_b_in, *d_w_dual, *d_w_e, *d_w_r, *d_weights, *d_root;
+  float *d_w_dual, *d_w_e, *d_w_r, *d_weights, *d_w_in, *d_b_in, *d_root;
   float *d_concat_w, *d_concat_b, *d_out_w, *d_out_b;
 };
 

@@ -5,16 +5,36 @@
 
 namespace primal {
 
-// to (rows, columns) = or += a (rows, inner) b (inner, columns), all with rows apart by a stride.
+template <int rows>
+PRIMAL_INLINE void multiply_panel(const float* a, int64_t a_row, int64_t a_inner, const float* b,
+                                  int64_t b_row, int64_t inner, float* to, int64_t to_row) {
+  vec sum[rows][2];
+  for (int i = 0; i < rows; i++)
+    sum[i][0] = load(to + i * to_row), sum[i][1] = load(to + i * to_row + WIDTH);
+  for (int64_t k = 0; k < inner; k++, a += a_inner, b += b_row) {
+    vec left = load(b), right = load(b + WIDTH);
+    for (int i = 0; i < rows; i++) {
+      vec factor = all(a[i * a_row]);
+      sum[i][0] += factor * left, sum[i][1] += factor * right;
+    }
+  }
+  for (int i = 0; i < rows; i++)
+    store(to + i * to_row, sum[i][0]), store(to + i * to_row + WIDTH, sum[i][1]);
+}
+
+// to (rows, columns) += a (rows, inner) b (inner, columns); rows of b and `to` are apart by a stride,
+// and columns are a multiple of PANEL.
 static void multiply(const float* a, int64_t a_row, int64_t a_inner, const float* b, int64_t b_row,
                      int64_t rows, int64_t inner, int64_t columns, float* to, int64_t to_row) {
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t k = 0; k < inner; k++) {
-      float factor = a[i * a_row + k * a_inner];
-      const float* from = b + k * b_row;
-      float* out = to + i * to_row;
-      for (int64_t j = 0; j < columns; j++) out[j] += factor * from[j];
-    }
+  Groups groups(rows, ROWS);
+  for (int64_t i = 0; i < groups.count; i++) {
+    int size = groups.size(i);
+    with_constant<ROWS>(size, [&](auto n) {
+      for (int64_t j = 0; j < columns; j += PANEL)
+        multiply_panel<n>(a, a_row, a_inner, b + j, b_row, inner, to + j, to_row);
+    });
+    a += size * a_row, to += size * to_row;
+  }
 }
 
 struct OutputMap {
@@ -31,8 +51,7 @@ struct OutputMap {
     std::fill_n(static_cast<float*>(weight), scores * columns, 0.0f);
     std::fill_n(static_cast<float*>(bias), columns, 0.0f);
     std::fill_n(static_cast<float*>(turned), inner * columns, 0.0f);
-    for (int64_t o = 0; o < width; o++)
-      for (int64_t k = 0; k < inner; k++) turned[k * columns + o] = c.out_w[o * inner + k];
+    transpose(c.out_w, inner, width, inner, turned, columns);
     for (int64_t z = 0; z < 2 * heads; z++)
       multiply(c.concat_w + z / heads * rank, 1, 2 * rank, head(z % heads), columns, rank, head_dim,
                columns, side(weight, z), columns);
@@ -57,20 +76,32 @@ struct OutputMap {
       multiply(c.concat_w + z / heads * rank, 2 * rank, 1, side(d_weight, z), columns, head_dim,
                rank, columns, d_turned + z % heads * head_dim * columns, columns);
       for (int64_t k = 0; k < head_dim; k++)
-        for (int64_t a = 0; a < rank; a++)
-          c.d_concat_w[k * 2 * rank + z / heads * rank + a] +=
-              dot(head(z % heads) + k * columns, side(d_weight, z) + a * columns);
+        add_dots(side(d_weight, z), head(z % heads) + k * columns,
+                 c.d_concat_w + k * 2 * rank + z / heads * rank);
     }
     for (int64_t k = 0; k < inner; k++) {
       if (c.concat_b)
         for (int64_t o = 0; o < width; o++)
           d_turned[k * columns + o] += c.concat_b[k % head_dim] * d_bias[o];
       if (c.d_concat_b) c.d_concat_b[k % head_dim] += dot(turned + k * columns, d_bias);
-      for (int64_t o = 0; o < width; o++) c.d_out_w[o * inner + k] = d_turned[k * columns + o];
     }
+    transpose(d_turned, columns, inner, width, c.d_out_w, inner);
   }
 
  private:
+  // to (s) += the products of the rows of a matrix with b.
+  void add_dots(const float* matrix, const float* b, float* to) const {
+    for (int64_t a = 0; a < rank; a += 4)
+      with_constant<4>(static_cast<int>(std::min<int64_t>(4, rank - a)), [&](auto n) {
+        vec sum[n] = {};
+        for (int64_t i = 0; i < columns; i += WIDTH) {
+          vec value = load(b + i);
+          for (int j = 0; j < n; j++) sum[j] += value * load(matrix + (a + j) * columns + i);
+        }
+        for (int j = 0; j < n; j++) to[a + j] += sum_of_lanes(sum[j]);
+      });
+  }
+
   float dot(const float* a, const float* b) const {
     vec sum{};
     for (int64_t i = 0; i < columns; i += WIDTH) sum += load(a + i) * load(b + i);

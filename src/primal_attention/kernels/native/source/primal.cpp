@@ -2,6 +2,7 @@
 #include <new>
 
 #include "fixed.h"
+#include "objective.h"
 #include "tied.h"
 
 using namespace primal;
@@ -26,11 +27,40 @@ int guarded(F&& f) {
 
 // f(pass) with the pass over tied weights for the feature map of a call.
 template <class F>
-int with_tied(const Call* call, F&& f) {
+void with_tied(const Call& call, F&& f) {
+  if (call.map == Map::cosine) f(Tied<Cosine>(call));
+  if (call.map == Map::elu) f(Tied<Elu<1>>(call));
+  if (call.map == Map::squared_elu) f(Tied<Elu<2>>(call));
+}
+
+size_t tensor_bytes(const Call& c) {
+  return c.batch * c.length * c.width * (c.type == Type::float32 ? 4 : 2);
+}
+
+template <class P>
+void forward(const Call& c, P&& pass) {
+  if (c.saved) use_large_pages(c.saved, pass.saved_size() * sizeof(float));
+  pass.forward();
+}
+
+template <class F>
+int run_forward(const Call* call, F&& f) {
   return guarded([&] {
-    if (call->map == Map::cosine) f(Tied<Cosine>(*call));
-    if (call->map == Map::elu) f(Tied<Elu<1>>(*call));
-    if (call->map == Map::squared_elu) f(Tied<Elu<2>>(*call));
+    use_large_pages(call->out, tensor_bytes(*call));
+    f(*call);
+    if (call->square) *call->square = Objective(*call).mean_square();
+  });
+}
+
+// f(call) with the gradient of the terms that that of their squares is part of.
+template <class F>
+int run_backward(const Call* call, F&& f) {
+  return guarded([&] {
+    Call inner = *call;
+    if (call->d_x) use_large_pages(call->d_x, tensor_bytes(*call));
+    Buffer gradient(call->g_square ? 3 * call->batch * call->heads : 0);
+    if (call->g_square) Objective(*call).gradient(gradient), inner.g_terms = gradient;
+    f(inner);
   });
 }
 
@@ -60,17 +90,23 @@ PRIMAL_EXPORT void primal_use_team(void* address) { team = reinterpret_cast<Team
 
 // Numbers to keep for the way back (`saved`), and positions with those that fill up panels.
 PRIMAL_EXPORT int primal_tied_sizes(const Call* call, int64_t* saved, int64_t* padded) {
-  return with_tied(call, [&](auto&& pass) {
-    *saved = pass.saved_size(), *padded = pass.positions.padded;
+  return guarded([&] {
+    with_tied(*call, [&](auto&& pass) {
+      *saved = pass.saved_size(), *padded = pass.positions.padded;
+    });
   });
 }
 
 PRIMAL_EXPORT int primal_tied_forward(const Call* call) {
-  return with_tied(call, [](auto&& pass) { pass.forward(); });
+  return run_forward(call, [](const Call& c) {
+    with_tied(c, [&](auto&& pass) { forward(c, pass); });
+  });
 }
 
 PRIMAL_EXPORT int primal_tied_backward(const Call* call) {
-  return with_tied(call, [](auto&& pass) { pass.backward(); });
+  return run_backward(call, [](const Call& c) {
+    with_tied(c, [](auto&& pass) { pass.backward(); });
+  });
 }
 
 PRIMAL_EXPORT int primal_fixed_sizes(const Call* call, int64_t* saved, int64_t* padded) {
@@ -81,9 +117,12 @@ PRIMAL_EXPORT int primal_fixed_sizes(const Call* call, int64_t* saved, int64_t* 
 }
 
 PRIMAL_EXPORT int primal_fixed_forward(const Call* call) {
-  return guarded([&] { Fixed(*call).forward(); });
+  return run_forward(call, [](const Call& c) {
+    Fixed pass(c);
+    forward(c, pass);
+  });
 }
 
 PRIMAL_EXPORT int primal_fixed_backward(const Call* call) {
-  return guarded([&] { Fixed(*call).backward(); });
+  return run_backward(call, [](const Call& c) { Fixed(c).backward(); });
 }

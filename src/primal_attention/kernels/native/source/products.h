@@ -17,6 +17,7 @@ struct Block {
   int64_t stride;  // from a panel to the next
 
   Block rows_from(int64_t row) const { return {data + row * PANEL, stride}; }
+  Block panels_from(int64_t i) const { return {data + i * stride, stride}; }
   float* panel(int64_t i) const { return data + i * stride; }
   float* at(int64_t row, int64_t position) const {
     return panel(position / PANEL) + row * PANEL + position % PANEL;
@@ -121,6 +122,16 @@ static void turn(const float* from, int64_t from_stride, int64_t rows, int64_t c
       transpose_lanes(lane);
       for (int j = 0; j < WIDTH; j++) store(to + (k + j) * to_stride + i, lane[j]);
     }
+}
+
+// The same for any number of columns: nothing beyond them is read or written.
+static void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns,
+                      float* to, int64_t to_stride) {
+  int64_t whole_rows = rows / WIDTH * WIDTH, whole_columns = columns / WIDTH * WIDTH;
+  turn(from, from_stride, whole_rows, whole_columns, to, to_stride);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t k = i < whole_rows ? whole_columns : 0; k < columns; k++)
+      to[k * to_stride + i] = from[i * from_stride + k];
 }
 
 // -- rows = block^T matrix -------------------------------------------------------------------------

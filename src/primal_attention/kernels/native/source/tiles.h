@@ -3,10 +3,9 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
 #include <vector>
 
-#include "products.h"
+#include "memory.h"
 
 namespace primal {
 
@@ -88,21 +87,6 @@ struct Positions {
     }
     where_.push_back(0);  // never empty: an empty list means that all positions are valid
   }
-};
-
-// Numbers that need no start value, aligned to cache lines; a whole vector may be read at the end.
-class Buffer {
- public:
-  explicit Buffer(int64_t count = 0) : memory_(new char[count * sizeof(float) + 128]) {
-    auto address = reinterpret_cast<uintptr_t>(memory_.get());
-    data_ = reinterpret_cast<float*>((address + 63) / 64 * 64);
-  }
-  operator float*() const { return data_; }
-  Block block(int64_t rows) const { return {data_, rows * PANEL}; }
-
- private:
-  std::unique_ptr<char[]> memory_;
-  float* data_;
 };
 
 // The rows of a tile of a (B, N, width) tensor as float32.

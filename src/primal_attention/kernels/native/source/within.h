@@ -34,15 +34,13 @@ struct Within {
     // get it from the kernel
     for (int64_t i = 0; i < panels * PANEL * stride; i++)
       if (!(by_position[i] - by_position[i] == 0.0f)) by_position[i] = 0.0f;
-    for (int64_t i = 0; i < panels; i++)
-      project_columns<Start::sum>(by_position, stride, rank, (i + 1) * PANEL,
-                                  {kernel.panel(i), 0}, {found.panel(i), 0}, 1);
+    add_earlier(by_position, stride, rank, panels, kernel, found);
   }
 
   // From du (rows), the gradient of `found`: adds to those of phi, key and dual.
   void backward(const Tile& tile, Block phi, Block key, Block dual, Block du, Block d_phi,
                 Block d_key, Block d_dual, float* scratch) const {
-    int64_t panels = tile.panels(), positions = panels * PANEL;
+    int64_t panels = tile.panels();
     Block kernel = block(scratch), turned = block(scratch + most * most);
     float* by_position = scratch + 2 * most * most;
     int64_t stride = std::max(step(width), step(rows));
@@ -50,27 +48,27 @@ struct Within {
     make_kernel(phi, key, width, panels, kernel);
     turn_kernel(kernel, panels, turned);
     turn_block(du, rank, panels, by_position, stride);
-    project_columns<Start::sum>(by_position, stride, rank, positions, turned, d_dual, panels);
+    add_later(by_position, stride, rank, panels, turned, d_dual);
 
     make_kernel(du, dual, rank, panels, kernel, positive ? rank : -1);  // dK
     turn_kernel(kernel, panels, turned);
     turn_block(key, width, panels, by_position, stride);
-    project_columns<Start::sum>(by_position, stride, width, positions, kernel, d_phi, panels);
+    add_earlier(by_position, stride, width, panels, kernel, d_phi);
     turn_block(phi, width, panels, by_position, stride);
-    project_columns<Start::sum>(by_position, stride, width, positions, turned, d_key, panels);
+    add_later(by_position, stride, width, panels, turned, d_key);
   }
 
  private:
   static int64_t step(int64_t count) { return round_up(count, WIDTH); }
   Block block(float* data) const { return {data, most * PANEL}; }
 
-  // kernel (j, i) = <right(j), left(i)> over some channels, zero where j > i; plus, for all j, row
-  // `extra` of left.
+  // kernel (j, i) = <right(j), left(i)> over some channels, zero where j > i within a panel; later
+  // panels of j are not written. Plus, for all j, row `extra` of left.
   void make_kernel(Block left, Block right, int64_t channels, int64_t panels, Block kernel,
                    int64_t extra = -1) const {
     for (int64_t j = 0; j < panels; j++)
-      project_columns<Start::zero>(right.panel(j), PANEL, PANEL, channels, left,
-                                   kernel.rows_from(j * PANEL), panels);
+      project_columns<Start::zero>(right.panel(j), PANEL, PANEL, channels, left.panels_from(j),
+                                   kernel.rows_from(j * PANEL).panels_from(j), panels - j);
     for (int64_t i = 0; i < panels; i++) {
       float* panel = kernel.panel(i);
       for (int64_t j = 0; extra >= 0 && j < (i + 1) * PANEL; j++)
@@ -80,9 +78,24 @@ struct Within {
         }
       for (int64_t j = 0; j < PANEL; j++)
         std::memset(panel + (i * PANEL + j) * PANEL, 0, j * sizeof(float));
-      std::memset(panel + (i + 1) * PANEL * PANEL, 0,
-                  (panels - i - 1) * PANEL * PANEL * sizeof(float));
     }
+  }
+
+  // to(i) += sum over j <= i of K[j][i] rows(j), with rows that lie one after the other.
+  static void add_earlier(const float* rows, int64_t stride, int64_t channels, int64_t panels,
+                          Block kernel, Block to) {
+    for (int64_t i = 0; i < panels; i++)
+      project_columns<Start::sum>(rows, stride, channels, (i + 1) * PANEL, kernel.panels_from(i),
+                                  to.panels_from(i), 1);
+  }
+
+  // to(j) += sum over i >= j of K[j][i] rows(i); the kernel is turned.
+  static void add_later(const float* rows, int64_t stride, int64_t channels, int64_t panels,
+                        Block turned, Block to) {
+    for (int64_t j = 0; j < panels; j++)
+      project_columns<Start::sum>(rows + j * PANEL * stride, stride, channels,
+                                  (panels - j) * PANEL,
+                                  turned.rows_from(j * PANEL).panels_from(j), to.panels_from(j), 1);
   }
 
   // to (PANEL) += the sum over channels of a panel.
@@ -102,7 +115,7 @@ struct Within {
 
   static void turn_kernel(Block from, int64_t panels, Block to) {
     for (int64_t i = 0; i < panels; i++)
-      for (int64_t j = 0; j < panels; j++)
+      for (int64_t j = 0; j <= i; j++)
         turn(from.panel(i) + j * PANEL * PANEL, PANEL, PANEL, PANEL,
              to.panel(j) + i * PANEL * PANEL, PANEL);
   }

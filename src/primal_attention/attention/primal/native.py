@@ -1,0 +1,80 @@
+"""A call of a layer by kernels that are compiled: in which form they may serve, and the call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from ...distributed import WHOLE, WholeSequence
+from ...kernels import dispatch
+from ...kernels.anchors import anchor_weights
+from ...kernels.native.ops import Before, Parameters, Results
+from ...kernels.scan import running_mean
+from ...kernels.triton import switch as triton
+from ..inputs import Sequences
+from .parameters import expect_linear_parts
+from .state import PrimalState
+
+if TYPE_CHECKING:
+    from .layer import PrimalAttention
+
+
+def native_weights(
+    layer: PrimalAttention, call: Sequences, state: PrimalState | None, shards: WholeSequence
+) -> dispatch.Weights | None:
+    """The kind of weights if a call is of a form that the CPU kernels know: self-attention, and no
+    gradient to or from a state of tied weights."""
+    tied = layer.weights == "tied"
+    streams = state is not None and tied
+    if torch.compiler.is_compiling() and (streams or (layer.training and layer.dropout)):
+        return None  # the registered operator has neither a state nor dropout
+    if not (call.is_self and shards.whole) or (streams and torch.is_grad_enabled()):
+        return None
+    return "scan" if layer.causal and tied else layer.weights
+
+
+def triton_layer(layer: PrimalAttention) -> triton.Layer | None:
+    """What those of a GPU need to know of a layer; they have no causal form."""
+    dropout = layer.dropout if layer.training else 0.0
+    return None if layer.causal else triton.Layer(layer.weights == "tied", layer.rank, dropout)
+
+
+def attend_native(
+    layer: PrimalAttention,
+    call: Sequences,
+    state: PrimalState | None,
+    dropout: float,
+    *,
+    want_terms: bool,
+) -> tuple[Results, PrimalState | None]:
+    """By the CPU kernels: what they make, and the state. A backward pass releases the ledger."""
+    expect_linear_parts(layer)
+    x, ignore, weights, before = call.x, call.ignore, None, None
+    dual = w_e = w_r = None
+    if layer.weights == "tied":
+        dual = layer.dual_weight
+        before = None if state is None else Before(state.sums, state.seen)
+    else:
+        w_e, w_r = layer.w_e, layer.w_r
+        if state is not None:
+            x, sums, seen = running_mean(x, ignore, state.sums, state.seen)
+            state = PrimalState(sums, seen, None)
+        elif layer.anchors and (layer.anchor_rule != "sample" or x.dtype != torch.float32):
+            x, weights = anchor_weights(
+                x, ignore, layer.projections(x.dtype), layer.anchor_rule, WHOLE, eager=True
+            )
+    w_in, b_in = layer.feature_map.fold(layer.in_proj_weight, layer.in_proj_bias)
+    concat, out_proj = layer.concat, layer.out_proj
+    parameters = Parameters(
+        dual, w_e, w_r, weights, w_in, b_in, layer.sqrt_lambda,
+        concat.weight, concat.bias, out_proj.weight, out_proj.bias,
+    )  # fmt: skip
+    results = dispatch.attend_native(
+        x, ignore, parameters, layer.feature_map,
+        anchors=layer.anchors or 0, causal=layer.causal and dual is not None, before=before,
+        dropout=dropout, want_terms=want_terms, went_back=layer.ledger.went_back,
+    )  # fmt: skip
+    if state is not None and results.after is not None:
+        state = PrimalState(results.after, state.seen + WHOLE.count(x, ignore), None)
+    return results, state
