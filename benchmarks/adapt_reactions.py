@@ -30,6 +30,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 from torch import Tensor, nn
+from transformers import BertForMaskedLM
 
 import primal_attention as pa
 from primal_attention.train.adapt import AdaptSettings
@@ -119,7 +120,7 @@ def main() -> None:
     torch.set_num_threads(1)
     lines = (asked.model / "vocab.txt").read_text().splitlines()
     vocabulary = {word: number for number, word in enumerate(lines)}
-    base = pa.from_pretrained(asked.model).eval()
+    base = BertForMaskedLM.from_pretrained(asked.model, weights_only=True).eval()
     part_a = read(asked.data / "uspto50k_a.tsv.gz", vocabulary, asked.train)
     part_b = read(asked.data / "uspto50k_b.tsv.gz", vocabulary, asked.test)
     learned, _ = batches(part_a, asked.batch_size, vocabulary, seed=1)

@@ -42,11 +42,12 @@ TASKS = (
 ATTENTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     NOTHING: (("none", "none"), {}),
     "softmax": (("softmax", "softmax"), {}),
-    "primal tied": (("primal", "primal"), {}),
+    "primal tied, elu": (("primal", "primal"), {"weights": "tied", "feature_map": "elu"}),
     "linear": (("linear", "linear"), {}),
-    "lka, primal tied": (("lka", "primal"), {}),
-    "primal free": (("primal", "primal"), {"weights": "free"}),
-    "primal data": (("primal", "primal"), {"weights": "data"}),
+    "lka, then primal tied, elu": (("lka", "primal"), {"weights": "tied", "feature_map": "elu"}),
+    "primal tied, cosine": (("primal", "primal"), {"weights": "tied", "feature_map": "cosine"}),
+    "primal free, cosine": (("primal", "primal"), {"weights": "free", "feature_map": "cosine"}),
+    "primal data, cosine": (("primal", "primal"), {"weights": "data", "feature_map": "cosine"}),
 }
 
 

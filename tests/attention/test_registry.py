@@ -14,6 +14,7 @@ from primal_attention import (
     make_attention,
 )
 from primal_attention.attention import AttentionInfo, register, registry
+from primal_attention.theory.features import Cosine, Elu
 
 FACTS = {
     "paper": "nobody: nowhere",
@@ -84,7 +85,10 @@ def test_facts_of_primal():
     assert "Primal-Attention" in info.paper
     assert info.options["rank"].default is None
     assert info.options["weights"].default == "tied"
-    assert info.options["feature_map"].default == "cosine"
+    maps = {"tied": Elu, "data": Cosine, "free": Cosine}
+    for weights, kind in maps.items():  # unless one is named
+        assert isinstance(make_attention("primal", 8, 2, weights=weights).feature_map, kind)
+    assert isinstance(make_attention("primal", 8, 2).feature_map, Elu)
 
 
 def test_options_reach_the_layer():

@@ -25,7 +25,7 @@ def test_a_run(trained, show):
     pytest.importorskip("matplotlib")
     done = show(trained, "--inputs", 3)
     assert done.exit_code == 0, done.output
-    for word in ("encoder.layers.0.attention", "primal (data)", "factored", "exact", "Lambda"):
+    for word in ("encoder.layers.0.attention", "primal (tied)", "factored", "exact", "Lambda"):
         assert word in done.output
     names = {"spectrum.json", "spectrum.png", "spectrum.svg", "effective_rank.png"}
     assert names <= {path.name for path in trained.iterdir()}

@@ -106,3 +106,13 @@ def test_a_converted_model_is_refused(model, tmp_path):
 )  # fmt: skip
 def test_parse_layers(text, expected):
     assert parse_layers(text) == expected
+
+
+def test_a_config_that_names_no_model(model, bare):
+    model.save_pretrained(bare)
+    config = json.loads((bare / "config.json").read_text())
+    del config["model_type"]
+    (bare / "config.json").write_text(json.dumps(config))
+    assert_same(open_model(bare, "BertForMaskedLM"), model)
+    with pytest.raises(ValueError, match="names no model_type; expected one, or the class"):
+        open_model(bare)

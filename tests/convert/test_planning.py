@@ -43,7 +43,7 @@ def test_nothing_is_changed(encoder):
 
 def test_by_default_every_position_is_seen(encoder):
     (row,) = plan(encoder).changes
-    assert (row.settings["weights"], row.settings["feature_map"]) == ("tied", "cosine")
+    assert (row.settings["weights"], row.settings["feature_map"]) == ("tied", "elu")
     assert row.settings["rank"] == 4  # half the width of a head, since that is below 32
     assert row.settings["dropout"] == 0.1
     decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(16, 2, 24), 1)

@@ -8,6 +8,10 @@ import torch
 from torch.export import Dim
 from torch.testing import assert_close
 
+import primal_attention as pa
+
+from .conftest import Masked
+
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
@@ -52,3 +56,13 @@ def test_onnx_with_padding(name, make_model, batch, sizes):
 @pytest.mark.parametrize("masked", [False, True], ids=["", "mask"])
 def test_onnx_of_every_kind(kind, masked, make_model, batch, sizes):
     check(make_model(kind), masked, batch, sizes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["linear", "flow", "cosformer", "performer", "linformer"])
+def test_onnx_of_the_linear_attentions(name, batch):
+    torch.manual_seed(0)
+    options = {"max_length": 100, "projection": 4} if name == "linformer" else {}
+    layer = Masked(pa.make_attention(name, 8, 2, **options)).eval()
+    sizes = [(1, 1), (5, 12), (2, 70)]
+    check(layer, True, batch, sizes)

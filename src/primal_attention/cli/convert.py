@@ -46,8 +46,12 @@ def convert(
         ),
     ] = None,
     feature_map: Annotated[
-        str, typer.Option(help="cosine, elu, softmax, exp or exp-orthogonal.")
-    ] = "cosine",
+        str | None,
+        typer.Option(
+            help="cosine, elu, softmax, exp or exp-orthogonal.",
+            show_default="elu with tied weights, else cosine",
+        ),
+    ] = None,
     start: Annotated[
         str, typer.Option(help="warm: take projections over. fresh: for training from scratch.")
     ] = "warm",

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..names import unknown
+from ..runs.files import read_json
 from .apply import convert_
 from .distill import Distilled, distill_
 from .folder import save
@@ -37,14 +38,14 @@ def open_model(path: Path | str, class_name: str | None = None) -> tuple[nn.Modu
     weights. A config.json, or a folder without any weights, gives an untrained model. class_name: a
     class of transformers, by default the one that config.json names.
     """
-    transformers = require_transformers()
+    require_transformers()
     if not Path(path).exists() and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(path)):
         return _from_hub(str(path), class_name), True
     path = Path(path)
     folder = path.parent if path.is_file() else path
     if not (folder / "config.json").is_file():
         raise ValueError(f"{path} has no config.json; expected a folder that save_pretrained wrote")
-    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+    config = _config(folder, class_name)
     expect_unconverted(config, folder)
     kind = _class_of(config, class_name)
     trained = path.is_dir() and any(file for pattern in _WEIGHTS for file in folder.glob(pattern))
@@ -59,6 +60,21 @@ def open_model(path: Path | str, class_name: str | None = None) -> tuple[nn.Modu
             f"the pytorch_model.bin in {folder} is a pickle of more than tensors, which can run "
             "any code; expected weights in .safetensors, as save_pretrained writes them"
         ) from error
+
+
+def _config(folder: Path, class_name: str | None) -> Any:
+    """The configuration; old ones do not say of which model they are, but a class does."""
+    transformers = require_transformers()
+    known = getattr(getattr(transformers, class_name or "", None), "config_class", None)
+    try:
+        return (known or transformers.AutoConfig).from_pretrained(folder, local_files_only=True)
+    except ValueError as error:
+        if "model_type" not in read_json(folder / "config.json"):
+            raise ValueError(
+                f"the config.json in {folder} names no model_type; expected one, or the class of "
+                "the model (--class BertForMaskedLM)"
+            ) from error
+        raise
 
 
 def _from_hub(name: str, class_name: str | None) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..adapters.base import HeadsSource, Source
 from ..attention.base import check_positive
-from ..attention.primal.options import check_options
+from ..attention.primal.options import check_options, default_map
 from ..attention.registry import attention_info
 from ..names import check_choice, unknown
 from ..theory.features import FEATURE_MAPS
@@ -23,7 +23,9 @@ class Options:
     """What a user asks for; None leaves the choice to each attention.
 
     rank: s, by default 32, or half the width of a head if that is smaller. weights: "tied", with
-    which every position sees every other (or those before it).
+    which every position sees every other (or those before it). feature_map: that of PrimalAttention
+    for the weights; the cosine where heads come with rotary positions, which it alone keeps, or are
+    made outside.
     causal: whether the new layer is causal, by default what the old one was as far as one can see.
     start: "warm" takes over projections; "fresh" is the random start of the paper, for training
     from scratch. The others are those of PrimalAttention. With another `attention` of the registry
@@ -39,7 +41,7 @@ class Options:
     anchors: int | None = None
     rank_multi: int = 10
     anchor_rule: str = "sample"
-    feature_map: str = "cosine"
+    feature_map: str | None = None
     dropout: float | None = None
     start: str = "warm"
 
@@ -84,9 +86,16 @@ class Options:
         if rank is None:
             rank = max(1, min(DEFAULT_RANK, source.head_dim // 2))
         check_options(rank, weights, self.anchors, self.rank_multi, self.anchor_rule, causal)
-        check_choice("feature_map", self.feature_map, FEATURE_MAPS)
+        feature_map = self.feature_map
+        if feature_map is None:
+            outside = source.rotary or isinstance(source, HeadsSource)
+            feature_map = "cosine" if outside else default_map(weights)
+        check_choice("feature_map", feature_map, FEATURE_MAPS)
         check_positive(rank=rank)
-        chosen = {"rank": rank, "weights": weights, "causal": causal, "dropout": dropout}
+        chosen = {
+            "rank": rank, "weights": weights, "causal": causal, "feature_map": feature_map,
+            "dropout": dropout,
+        }  # fmt: skip
         settings = dataclasses.asdict(self) | chosen
         return {name: settings[name] for name in settings if name not in ("attention", "own")}
 

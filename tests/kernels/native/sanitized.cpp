@@ -29,6 +29,7 @@ static void run(int64_t batch, int64_t length, int64_t heads, int64_t head_dim, 
   auto concat_b = numbers(head_dim), d_concat_b = concat_b;
   auto out_w = numbers(width * width), d_out_w = out_w, out_b = numbers(width), d_out_b = out_b;
   auto terms = numbers(3 * batch * heads), g_terms = terms;
+  auto log_sharp = numbers(2 * heads), d_log_sharp = log_sharp;
   std::vector<uint8_t> ignore(batch * length);
   for (auto& value : ignore) value = std::rand() % 3 == 0;
   Call call{};
@@ -40,6 +41,7 @@ static void run(int64_t batch, int64_t length, int64_t heads, int64_t head_dim, 
   if (masked) call.ignore = ignore.data();
   if (bias) call.b_in = b_in.data(), call.concat_b = concat_b.data(), call.out_b = out_b.data();
   if (tied) call.w_dual = w_dual.data();
+  if (call.map != Map::cosine) call.log_sharp = log_sharp.data();
   if (!tied) call.w_e = w_e.data(), call.w_r = w_r.data(), call.anchors = kind == 1 ? anchors : 0;
   float square = 0.0f, g_square = 0.5f;
   call.out = out.data(), call.terms = terms.data(), call.square = &square;
@@ -52,7 +54,7 @@ static void run(int64_t batch, int64_t length, int64_t heads, int64_t head_dim, 
   call.saved = saved.data(), call.keep = keep.data();
   (tied ? primal_tied_forward : primal_fixed_forward)(&call);
   call.g = g.data(), call.g_terms = g_terms.data(), call.d_x = d_x.data();
-  call.g_square = &g_square;
+  call.g_square = &g_square, call.d_log_sharp = d_log_sharp.data();
   call.d_w_in = d_w_in.data(), call.d_w_dual = d_w_dual.data(), call.d_w_e = d_w_e.data();
   call.d_w_r = d_w_r.data(), call.d_root = d_root.data(), call.d_concat_w = d_concat_w.data();
   call.d_out_w = d_out_w.data();

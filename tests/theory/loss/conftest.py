@@ -23,7 +23,8 @@ class Encoder(nn.Module):
 
     def __init__(self, depth: int, kind: dict, width: int = 8) -> None:
         super().__init__()
-        layers = [pa.PrimalAttention(width, 2, rank=2, **kind) for _ in range(depth)]
+        options = {"rank": 2, "feature_map": "cosine"} | kind
+        layers = [pa.PrimalAttention(width, 2, **options) for _ in range(depth)]
         self.layers = nn.ModuleList(layers)
         self.readout = nn.Linear(width, 3)
 
@@ -52,7 +53,8 @@ def randn():
 def make_layer():
     def make(kind, **options):
         torch.manual_seed(3)
-        options = {"rank": 2, "dtype": torch.float64} | kind | options
+        common = {"rank": 2, "dtype": torch.float64, "feature_map": "cosine"}
+        options = common | kind | options
         return pa.PrimalAttention(8, 2, **options)
 
     return make

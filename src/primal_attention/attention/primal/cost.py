@@ -30,6 +30,7 @@ def primal_cost(
     kept = rows * (d + 2 * inner + 2 * h + 2 * hs)  # x, q and k, their norms, scores or duals
     flops += rows * 4 * h * layer.feature_map.products
     if positive and not has_compiled(layer):  # torch's own operations, which keep every step
+        kept += rows * d * layer.feature_map.unit_rows
         if layer.weights == "tied":
             kept += rows * (5 * inner + 4 * h * features)
         else:

@@ -29,7 +29,7 @@ from ..registry import register
 from .cost import primal_cost
 from .dual import DualView
 from .native import attend_native, native_weights, triton_layer
-from .options import AnchorRule, Weights, check_options
+from .options import AnchorRule, Weights, check_options, default_map
 from .parameters import PrimalParameters, expect_linear_parts
 from .state import PrimalState
 
@@ -94,6 +94,8 @@ class PrimalAttention(PrimalParameters, DualView):
         anchor_rule: "sample" takes evenly spaced valid rows as anchors, "mean" the means of equal
             segments; "paper" rounds the places of "sample" down, as the published code does.
         feature_map: phi; "cosine", "elu", "softmax", "exp", "exp-orthogonal", or a `FeatureMap`.
+            None takes "elu" with tied weights, which can focus on a few positions, and "cosine",
+            the paper's, with others.
         dropout: probability that a score of [e; r] is dropped in training; the objective sees all.
     """
 
@@ -111,7 +113,7 @@ class PrimalAttention(PrimalParameters, DualView):
         rank_multi: int = 10,
         anchor_rule: AnchorRule = "sample",
         causal: bool = False,
-        feature_map: str | FeatureMap = "cosine",
+        feature_map: str | FeatureMap | None = None,
         bias: bool = True,
         dropout: float = 0.0,
         batch_first: bool = True,
@@ -126,7 +128,7 @@ class PrimalAttention(PrimalParameters, DualView):
         self.rank, self.weights, self.anchor_rule = rank, weights, anchor_rule
         self.anchors = (anchors or rank * rank_multi) if weights == "data" else None
         self.feature_map = make_feature_map(
-            feature_map,
+            default_map(weights) if feature_map is None else feature_map,
             self.head_dim,
             self.num_heads,
             device=device,

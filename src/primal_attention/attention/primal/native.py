@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from ...distributed import WHOLE, WholeSequence
 from ...kernels import dispatch
@@ -12,6 +13,7 @@ from ...kernels.anchors import anchor_weights
 from ...kernels.native.ops import Before, Parameters, Results
 from ...kernels.scan import running_mean
 from ...kernels.triton import switch as triton
+from ...theory.features import SharpMap
 from ..inputs import Sequences
 from .parameters import expect_linear_parts
 from .state import PrimalState
@@ -64,14 +66,18 @@ def attend_native(
             x, weights = anchor_weights(
                 x, ignore, layer.projections(x.dtype), layer.anchor_rule, WHOLE, eager=True
             )
-    w_in, b_in = layer.feature_map.fold(layer.in_proj_weight, layer.in_proj_bias)
-    concat, out_proj = layer.concat, layer.out_proj
+    feature_map, concat, out_proj = layer.feature_map, layer.concat, layer.out_proj
+    log_sharp: Tensor | None = None
+    if isinstance(feature_map, SharpMap):
+        log_sharp = feature_map.log_sharpness
+        if log_sharp.shape[1] != layer.num_heads:  # the heads share it
+            log_sharp = log_sharp.expand(2, layer.num_heads)
     parameters = Parameters(
-        dual, w_e, w_r, weights, w_in, b_in, layer.sqrt_lambda,
-        concat.weight, concat.bias, out_proj.weight, out_proj.bias,
+        dual, w_e, w_r, weights, layer.in_proj_weight, layer.in_proj_bias, layer.sqrt_lambda,
+        concat.weight, concat.bias, out_proj.weight, out_proj.bias, log_sharp,
     )  # fmt: skip
     results = dispatch.attend_native(
-        x, ignore, parameters, layer.feature_map,
+        x, ignore, parameters, feature_map,
         anchors=layer.anchors or 0, causal=layer.causal and dual is not None, before=before,
         dropout=dropout, want_terms=want_terms, went_back=layer.ledger.went_back,
     )  # fmt: skip

@@ -10,6 +10,12 @@ Weights = Literal["data", "free", "tied"]
 AnchorRule = Literal["sample", "mean", "paper"]
 
 
+def default_map(weights: str) -> str:
+    """The feature map of a kind of weights whose owner names none: tied weights see every position,
+    and a positive map lets them focus on a few."""
+    return "elu" if weights == "tied" else "cosine"
+
+
 def check_options(
     rank: int,
     weights: str,

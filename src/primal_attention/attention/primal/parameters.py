@@ -48,10 +48,16 @@ class PrimalParameters(nn.Module):
         self.concat = linear(2 * self.rank, self.head_dim)  # W_c
         self.out_proj = linear(inner, self.embed_dim)
         self.ledger = Ledger()
-        self.reset_parameters()
+        self._start_parameters()
 
     def reset_parameters(self) -> None:
-        """Xavier projections, orthogonal W_e and W_r per head, Lambda^{1/2} uniform in (0, 1)."""
+        """Xavier projections, orthogonal W_e and W_r per head, Lambda^{1/2} uniform in (0, 1), and
+        the start of the feature map."""
+        self.feature_map.reset_parameters()
+        self._start_parameters()
+
+    def _start_parameters(self) -> None:
+        """All but those of the feature map, which may be given with its own."""
         halves = list(self.in_proj_weight.chunk(2))
         if self.weights == "tied":
             halves += self.dual_weight.chunk(2)

@@ -19,7 +19,7 @@ import torch
 from .build import HERE, levels, library_name
 
 VARIABLE = "PRIMAL_KERNELS"
-INTERFACE = 2  # primal_interface() in source/primal.cpp
+INTERFACE = 3  # primal_interface() in source/primal.cpp
 
 NUMBERS = (
     "batch", "length", "width", "heads", "head_dim", "rank", "anchors", "map", "type", "causal",
@@ -27,7 +27,7 @@ NUMBERS = (
 )  # fmt: skip
 PARAMETERS = (
     "w_dual", "w_e", "w_r", "weights", "w_in", "b_in", "root", "concat_w", "concat_b", "out_w",
-    "out_b",
+    "out_b", "log_sharp",
 )  # fmt: skip
 ADDRESSES = (
     "x", "ignore", "keep", *PARAMETERS, "before", "seen", "saved",

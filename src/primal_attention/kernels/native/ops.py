@@ -37,6 +37,7 @@ class Parameters(NamedTuple):
     concat_b: Tensor | None  # (p)
     out_w: Tensor  # (d, h p)
     out_b: Tensor | None  # (d)
+    log_sharp: Tensor | None = None  # (2, h), of a sharp feature map
 
 
 class Options(NamedTuple):
@@ -121,8 +122,8 @@ class _Attend(torch.autograd.Function):
             after = torch.empty_like(before.sums)
             ctx.mark_non_differentiable(after)
         results = Results(torch.empty_like(x), terms, square, after)
-        run_forward(Inputs(x, ignore, keep, tensors, before), options, saved, results)
-        ctx.options, ctx.before = options, before
+        run_forward(Inputs(x, ignore, keep, tensors, before), options, saved, results, numbers)
+        ctx.options, ctx.before, ctx.numbers = options, before, numbers
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, ignore, keep, saved, terms, *tensors)
         return tuple(results)
@@ -142,7 +143,7 @@ class _Attend(torch.autograd.Function):
         if not ctx.needs_input_grad[0]:
             made[0] = None
         inputs = Inputs(x, ignore, keep, tensors, ctx.before)
-        run_backward(inputs, options, saved, terms, (g, g_terms, g_square), made)
+        run_backward(inputs, options, saved, terms, (g, g_terms, g_square), made, ctx.numbers)
         return made[0], None, None, None, *made[1:]
 
 
@@ -178,9 +179,15 @@ def _sizes_without_mask(kernels: Kernels, kind: Kind, numbers: tuple[int, ...]) 
     return _sizes(kernels, kind, numbers, 0)
 
 
-def run_forward(inputs: Inputs, options: Options, saved: Tensor | None, results: Results) -> None:
+def run_forward(
+    inputs: Inputs,
+    options: Options,
+    saved: Tensor | None,
+    results: Results,
+    numbers: Sequence[int] | None = None,
+) -> None:
     """Fill the results, and what is saved for the way back."""
-    _run("forward", inputs, options, (saved, *results))
+    _run("forward", inputs, options, (saved, *results), numbers)
 
 
 def run_backward(
@@ -190,16 +197,23 @@ def run_backward(
     terms: Tensor | None,
     given: Sequence[Tensor | None],
     made: Sequence[Tensor | None],
+    numbers: Sequence[int] | None = None,
 ) -> None:
     """Fill the gradients of x and the parameters from those of output, terms and square."""
-    _run("backward", inputs, options, (saved, None, terms, None, None, *given, *made))
+    _run("backward", inputs, options, (saved, None, terms, None, None, *given, *made), numbers)
 
 
-def _run(way: str, inputs: Inputs, options: Options, others: Sequence[Tensor | None]) -> None:
+def _run(
+    way: str,
+    inputs: Inputs,
+    options: Options,
+    others: Sequence[Tensor | None],
+    numbers: Sequence[int] | None,
+) -> None:
     x, ignore, keep, tensors, before = inputs
     given = (x, ignore, keep, *tensors, *(before or (None, None)), *others)
     call = pack(
-        numbers_of(x, tensors, options),
+        numbers or numbers_of(x, tensors, options),
         keep_scale(options.dropout),
         [0 if tensor is None else tensor.data_ptr() for tensor in given],
     )

@@ -35,6 +35,9 @@ class FeatureMap(nn.Module):
         """`(..., head_dim) -> (..., output_dim)`, in the dtype of `z`."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward")
 
+    def reset_parameters(self) -> None:
+        """Start again; a map without parameters has nothing to do."""
+
     def fold(self, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """The maps (2h * p, d) and (2h * p,) that make queries and keys, ready for `features`."""
         return weight, bias

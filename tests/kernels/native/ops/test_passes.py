@@ -136,6 +136,26 @@ def test_serves_training_and_inference(kind, calls):
 
 
 @kinds
+def test_the_loss_from_the_terms(kind):
+    """By sums over positions, and of two forwards: not what the node has squared already."""
+    layer, x = make(kind), torch.randn(2, 40, 12)
+    found = []
+    for own in (layer, plain(layer)):
+        for _ in range(2):
+            own(x.to(own.in_proj_weight.dtype))
+        mean = pa.ksvd_loss(own)
+        total = pa.ksvd_loss(own, positions="sum")
+        losses = mean + 1e-3 * total
+        found.append(
+            [losses, *torch.autograd.grad(losses, list(own.parameters()), allow_unused=True)]
+        )
+    for ours, theirs in zip(*found, strict=True):
+        if theirs is not None:
+            size = theirs.abs().max().item()
+            assert_close(ours.double(), theirs, rtol=0, atol=1e-4 * size + 1e-5)
+
+
+@kinds
 def test_threads_do_not_change_a_bit(kind):
     layer, x = make(kind, 48, 2, 12), torch.randn(3, 700, 48)
     ignore = torch.rand(3, 700) < 0.2

@@ -8,7 +8,7 @@
 
 namespace primal {
 
-constexpr int INTERFACE = 2;  // changes whenever `Call` does
+constexpr int INTERFACE = 3;  // changes whenever `Call` does
 
 enum class Map : int64_t { cosine, elu, squared_elu };
 
@@ -34,6 +34,7 @@ struct Call {
   const float* concat_b;  // (p), or nullptr
   const float* out_w;     // (d, h p)
   const float* out_b;     // (d), or nullptr
+  const float* log_sharp; // (2h): of a sharp feature map, or nullptr
   float* before;          // (B, 2h, p, s or s + 1): sums of a causal tied layer before this call
   const int64_t* seen;    // (B), the positions in them
   float* saved;           // for the way back, or nullptr
@@ -48,7 +49,7 @@ struct Call {
   const float* g_square; // or nullptr
   void* d_x;             // (B, N, d), or nullptr
   float *d_w_dual, *d_w_e, *d_w_r, *d_weights, *d_w_in, *d_b_in, *d_root;
-  float *d_concat_w, *d_concat_b, *d_out_w, *d_out_b;
+  float *d_concat_w, *d_concat_b, *d_out_w, *d_out_b, *d_log_sharp;
 };
 
 }  // namespace primal

@@ -17,7 +17,7 @@ namespace primal {
 #if defined(PRIMAL_KEEP_NOTHING)  // so that a sanitizer sees every end
 constexpr size_t KEPT = 0;
 #else
-constexpr size_t KEPT = size_t{16} << 20;
+constexpr size_t KEPT = size_t{32} << 20;
 #endif
 
 class Pool {

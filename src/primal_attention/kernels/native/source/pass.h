@@ -11,7 +11,7 @@ namespace primal {
 // Positions of a tile: what a tile needs at a time stays in the second cache.
 inline int64_t tile_size(const Call& c) {
   if (c.causal) return 32;  // within a tile all pairs of positions are treated
-  return c.width <= 128 ? 192 : 96;
+  return c.width <= 128 ? 192 : 128;
 }
 
 // From so many products on, further threads pay.
@@ -52,10 +52,10 @@ struct Pass {
   }
 
   // One chunk for each `numbers` that are kept for the way back: chunks have sums of their own,
-  // which must not need more memory than that.
+  // which must not need more memory than that. Two at least, for two threads.
   void cut(int64_t numbers) {
     int64_t kept = positions.padded * (inner + scores);
-    positions.cut(std::clamp<int64_t>(kept / std::max<int64_t>(1, numbers), 1, CHUNKS));
+    positions.cut(std::clamp<int64_t>(kept / std::max<int64_t>(1, numbers), 2, CHUNKS));
   }
 
   // What one thread works with; `found` and `gradients` have so many channels.
@@ -105,8 +105,12 @@ struct Pass {
 
   // The sum over chunks of `count` numbers each, into those of the first.
   void total_of_chunks(float* parts, int64_t count) const {
-    for (size_t i = 1; i < positions.chunks.size(); i++)
-      for (int64_t k = 0; k < count; k++) parts[k] += parts[i * count + k];
+    int64_t slice = (count + threads - 1) / threads;
+    parallel(threads, threads, [&](int64_t first, int64_t) {
+      int64_t last = std::min(count, (first + 1) * slice);
+      for (size_t i = 1; i < positions.chunks.size(); i++)
+        for (int64_t k = first * slice; k < last; k++) parts[k] += parts[i * count + k];
+    });
   }
 
   // Factors of the squared scores in the loss: `2 g lambda^2` for (side, direction) of a sample.

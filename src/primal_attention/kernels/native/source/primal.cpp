@@ -3,6 +3,7 @@
 
 #include "fixed.h"
 #include "objective.h"
+#include "sharpness.h"
 #include "tied.h"
 
 using namespace primal;
@@ -47,7 +48,7 @@ template <class F>
 int run_forward(const Call* call, F&& f) {
   return guarded([&] {
     use_large_pages(call->out, tensor_bytes(*call));
-    f(*call);
+    f(Sharpened(*call).call());
     if (call->square) *call->square = Objective(*call).mean_square();
   });
 }
@@ -60,7 +61,9 @@ int run_backward(const Call* call, F&& f) {
     if (call->d_x) use_large_pages(call->d_x, tensor_bytes(*call));
     Buffer gradient(call->g_square ? 3 * call->batch * call->heads : 0);
     if (call->g_square) Objective(*call).gradient(gradient), inner.g_terms = gradient;
-    f(inner);
+    Sharpened sharpened(inner);
+    f(sharpened.call());
+    sharpened.backward();
   });
 }
 

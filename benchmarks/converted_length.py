@@ -1,0 +1,85 @@
+"""Time and memory of a BERT against length: as it is, with torch's fused softmax, and converted.
+
+    python benchmarks/converted_length.py                    # 12 layers of width 256, 4 heads
+    python benchmarks/converted_length.py --lengths 512 2048 --layers 4
+
+One sequence, forward without gradients, one thread, random weights (they do not change the time).
+Seconds are CPU time of the process, the least of some repetitions; memory is the peak of a process
+of its own, above what it has after the model is built. The model has as many positions as inputs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+KINDS = ("softmax", "primal")
+
+
+def cell(kind: str, length: int, layers: int, repeats: int) -> dict[str, float]:
+    """Seconds and megabytes of one model at one length."""
+    import torch
+    import transformers
+
+    import primal_attention as pa
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=591, hidden_size=256, num_attention_heads=4, intermediate_size=512,
+        num_hidden_layers=layers, max_position_embeddings=length,
+    )  # fmt: skip
+    model = transformers.BertModel(config).eval()
+    if kind == "primal":
+        pa.convert_(model, layers="all")
+    ids = torch.randint(5, 591, (1, length))
+    before = _peak()
+    seconds = []
+    with torch.no_grad():
+        for _ in range(repeats):
+            start = time.process_time()
+            model(input_ids=ids)
+            seconds.append(time.process_time() - start)
+    return {"seconds": min(seconds), "megabytes": _peak() - before}
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--lengths", type=int, nargs="+", default=[512, 2048, 8192])
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--cell", nargs=2, metavar=("KIND", "LENGTH"), help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.cell:
+        print(json.dumps(cell(asked.cell[0], int(asked.cell[1]), asked.layers, asked.repeats)))
+        return
+    print("length  softmax s  primal s  faster  softmax MB  primal MB  less memory")
+    for length in asked.lengths:
+        found = []
+        for kind in KINDS:
+            sizes = ["--layers", str(asked.layers), "--repeats", str(asked.repeats)]
+            words = [sys.executable, __file__, "--cell", kind, str(length), *sizes]
+            done = subprocess.run(words, capture_output=True, text=True, check=True)
+            found.append(json.loads(done.stdout.splitlines()[-1]))
+        old, new = found
+        print(
+            f"{length:6}  {old['seconds']:9.2f}  {new['seconds']:8.2f}  "
+            f"{old['seconds'] / new['seconds']:5.1f}x  {old['megabytes']:10.0f}  "
+            f"{new['megabytes']:9.0f}  {old['megabytes'] / max(new['megabytes'], 0.1):10.1f}x",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

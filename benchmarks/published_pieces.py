@@ -1,0 +1,109 @@
+"""What each piece of the published set-up is worth on JapaneseVowels, by the paper's protocol.
+
+    python benchmarks/published_pieces.py --out FOLDER                        # trains, resumes
+    python benchmarks/published_pieces.py --out FOLDER --show                 # only the table
+    python benchmarks/published_pieces.py --out FOLDER --models primal --pieces padding,norm
+
+The recipe "paper" as it is, then without one piece at a time. One thread and one run at a time; a
+run that was stopped goes on where it was. The accuracy is that of the best TEST epoch among those
+that the published code looks at, as in print; beside it that of the best of all epochs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from primal_attention.cli.settings import resolve
+from primal_attention.grammar import parse_seeds
+from primal_attention.runs.statistics import mean_interval
+from primal_attention.train import read_metrics, resume, train
+from primal_attention.train.run import read_result
+
+TASK = "uea/JapaneseVowels"
+MODELS = {
+    "primal": ("primal", "primal"),
+    "plus": ("softmax", "primal"),
+    "softmax": ("softmax", "softmax"),
+}
+PRINTED = {"primal": 98.4, "plus": 98.9, "softmax": 98.7}
+PIECES: dict[str, dict[str, Any]] = {  # what stands in the place of a published piece
+    "nothing": {},
+    "input": {"normalise": "none"},
+    "norm": {"norm": "post"},
+    "padding": {"padding": "ignored"},
+    "projections": {"projection_start": "xavier"},
+    "directions": {"direction_start": "orthogonal"},
+    "scores": {"score_dropout": None},
+    "anchors": {"anchor_rule": "sample"},
+}
+OF_PRIMAL_LAYERS = ("directions", "scores", "anchors")
+
+
+def cells(models: list[str], pieces: list[str]) -> Iterator[tuple[str, str]]:
+    """The whole recipe of every model first, then the pieces."""
+    for piece in pieces:
+        for model in models:
+            if not (model == "softmax" and piece in OF_PRIMAL_LAYERS):
+                yield model, piece
+
+
+def name_of(model: str, piece: str, seed: int) -> str:
+    return f"{model}-without-{piece}-{seed}"
+
+
+def run(out: Path, model: str, piece: str, seed: int) -> None:
+    folder = out / name_of(model, piece, seed)
+    if folder.exists():
+        resume(folder)
+        return
+    given = {"protocol": "paper", "seed": seed} | PIECES[piece]
+    train(resolve(TASK, MODELS[model], "paper", **given), root=out, name=folder.name)
+
+
+def line(out: Path, model: str, piece: str, seeds: list[int]) -> str:
+    found = [read_result(out / name_of(model, piece, seed)) for seed in seeds]
+    ended = [one for one in found if one is not None]
+    if not ended:
+        return f"| {model} | {piece} | not run | | | | {PRINTED[model]} |"
+    figures = [100 * one.figure for one in ended]
+    mean, _, interval = mean_interval(figures)
+    between = "" if interval is None else f"{interval[0]:.1f} to {interval[1]:.1f}"
+    shown = ", ".join(f"{one:.1f}" for one in figures)
+    every = ", ".join(f"{100 * best_of_all(one.run):.1f}" for one in ended)
+    return f"| {model} | {piece} | {shown} | {mean:.1f} | {between} | {every} | {PRINTED[model]} |"
+
+
+def best_of_all(folder: Path) -> float:
+    """The best epoch, whether the published code would have looked at it or not."""
+    return max(one["accuracy"] for one in read_metrics(folder) if one["kind"] == "epoch")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--pieces", default=",".join(PIECES))
+    parser.add_argument("--seeds", default="0-2")
+    parser.add_argument("--show", action="store_true")
+    given = parser.parse_args()
+    seeds = list(parse_seeds(given.seeds))
+    wanted = list(cells(given.models.split(","), given.pieces.split(",")))
+    if not given.show:
+        for model, piece in wanted:
+            for seed in seeds:
+                run(given.out, model, piece, seed)
+                print(line(given.out, model, piece, seeds), flush=True)
+    print("| model | without | accuracy by seed | mean | 95 % | best of every epoch | paper |")
+    print("|---|---|---|---|---|---|---|")
+    for model, piece in wanted:
+        print(line(given.out, model, piece, seeds))
+
+
+if __name__ == "__main__":
+    main()
