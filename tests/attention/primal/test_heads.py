@@ -23,6 +23,13 @@ def pair(feature_map, causal):
     return layer, heads, w_v
 
 
+def unit(*shape):
+    """Rows of mean square 1: what the layer makes of any row before its positive features, where
+    heads take queries and keys as they come."""
+    x = torch.randn(shape, dtype=torch.float64)
+    return x / x.square().mean(-1, keepdim=True).sqrt()
+
+
 def rows(layer, w_v, x):
     qk = torch.nn.functional.linear(x, layer.in_proj_weight, layer.in_proj_bias)
     q, k = qk.unflatten(-1, (2, 2, 4)).permute(2, 0, 3, 1, 4)
@@ -33,7 +40,7 @@ def rows(layer, w_v, x):
 @pytest.mark.parametrize("causal", [False, True])
 def test_equals_the_layer_and_its_term_of_the_loss(feature_map, causal):
     layer, heads, w_v = pair(feature_map, causal)
-    x = torch.randn(2, 9, 8, dtype=torch.float64)
+    x = unit(2, 9, 8)
     ignore = torch.zeros(2, 9, dtype=torch.bool)
     ignore[1, 5:] = True
     for mask in (None, ignore):

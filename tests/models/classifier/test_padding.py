@@ -102,7 +102,8 @@ def test_gradients_of_the_packed_and_the_padded_form(
     padded()
     expected = gradients(model, inputs, padding)
     assert all(g is not None and g.isfinite().all() for g in packed.values())
-    assert_close(packed, expected, rtol=1e-10, atol=1e-12)
+    # biases of keys have no gradient under softmax: what is there is rounding
+    assert_close(packed, expected, rtol=1e-10, atol=1e-11)
 
 
 def test_gradient_of_the_inputs(make_model, make_batch):

@@ -10,13 +10,12 @@ with w_out = W_o W_c (d x 2s): either the s scores are kept, or, where s is larg
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, ClassVar, Literal, NoReturn, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...distributed import WholeSequence
 from ...kernels import decoding
 from ...kernels.dispatch import Maps
 from ...kernels.folded import attend_folded, features_are_cheaper, fold_weights
@@ -32,6 +31,7 @@ class FoldedPrimalAttention(PrimalAttention):
     """The folded form of a layer with free weights: its outputs, from fewer products, for inference
     only. What W_e, W_r, Lambda and W_c were cannot be told from it any more."""
 
+    compiled: ClassVar[bool] = False  # what the kernels would fold is folded already
     folded: Literal["scores", "features"]  # what the output is a linear map of
     folded_projections: Tensor  # (z, h, s, m): W_e and W_r, transposed; features: the identity
     folded_w_out: Tensor  # (d, 2h * s) or (d, 2h * m)
@@ -81,11 +81,6 @@ class FoldedPrimalAttention(PrimalAttention):
         if self.training:
             raise RuntimeError("a folded layer is for inference only; expected model.eval()")
         return super()._attend(call, state, record=False)
-
-    def _native_weights(
-        self, call: Sequences, state: PrimalState | None, shards: WholeSequence
-    ) -> None:
-        return None  # what the kernels would fold is folded already
 
     def _evaluate(self, run: Run, weights: Tensor, **given: Any) -> Result:
         if self.folded == "features" and run.path != "reference" and not torch.is_grad_enabled():

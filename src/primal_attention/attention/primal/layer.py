@@ -7,7 +7,7 @@ To be read from top to bottom: options, calls, equation (9), the terms of J. The
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -101,6 +101,7 @@ class PrimalAttention(PrimalParameters, DualView):
 
     has_values = False
     fast: bool = True
+    compiled: ClassVar[bool] = True  # whether the compiled kernels know its parameters
 
     def __init__(
         self,

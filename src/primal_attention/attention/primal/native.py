@@ -27,6 +27,8 @@ def native_weights(
 ) -> dispatch.Weights | None:
     """The kind of weights if a call is of a form that the CPU kernels know: self-attention, and no
     gradient to or from a state of tied weights."""
+    if not layer.compiled:
+        return None
     tied = layer.weights == "tied"
     streams = state is not None and tied
     if torch.compiler.is_compiling() and (streams or (layer.training and layer.dropout)):

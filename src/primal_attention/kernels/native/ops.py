@@ -115,9 +115,9 @@ class _Attend(torch.autograd.Function):
         if options.dropout:
             keep = draw_mask(padded * 2 * heads * rank, options.dropout)
         if any(ctx.needs_input_grad):
-            saved = torch.empty(count)
+            saved = _float32(count)
         if options.want_terms:
-            terms, square = torch.empty(3, batch, heads), torch.empty(())
+            terms, square = _float32(3, batch, heads), _float32()
         if before is not None:
             after = torch.empty_like(before.sums)
             ctx.mark_non_differentiable(after)
@@ -145,6 +145,11 @@ class _Attend(torch.autograd.Function):
         inputs = Inputs(x, ignore, keep, tensors, ctx.before)
         run_backward(inputs, options, saved, terms, (g, g_terms, g_square), made, ctx.numbers)
         return made[0], None, None, None, *made[1:]
+
+
+def _float32(*shape: int) -> Tensor:
+    """Memory that the functions in C++ write, whatever torch's default type and device are."""
+    return torch.empty(shape, dtype=torch.float32, device="cpu")
 
 
 # -- the functions in C++ --------------------------------------------------------------------------

@@ -81,7 +81,7 @@ class _EluPower(torch.autograd.Function):
     def forward(u: Tensor, power: float) -> Tensor:
         # not torch's elu, which subtracts 1 first: sharp features are far below rounding to 1
         y = u.clamp(max=0.0).exp_().add_(u.clamp(min=0.0))
-        return y if power == 1.0 else y.square_() if power == 2.0 else y.pow_(power)
+        return y if power == 1.0 else y.mul_(y) if power == 2.0 else y.pow_(power)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:

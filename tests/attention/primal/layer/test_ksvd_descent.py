@@ -63,7 +63,7 @@ def principal_angles(a, b):
 def test_descent_drives_the_objective_to_zero(weights, data, record_property):
     x, ignore = data()
     torch.manual_seed(0)
-    options = {"anchors": 10} if weights == "data" else {}
+    options = {"anchors": 10} if weights == "data" else {"feature_map": "cosine"}
     layer = PrimalAttention(12, 2, rank=3, weights=weights, dtype=torch.float64, **options)
     optimiser = torch.optim.Adam(layer.parameters(), lr=1e-2)
     losses = []

@@ -16,10 +16,10 @@ pytestmark = pytest.mark.skipif(library.kernels() is None, reason=library.state(
 
 
 KINDS = {
-    "tied": {"weights": "tied"},
+    "tied": {"weights": "tied", "feature_map": "cosine"},
     "tied-elu": {"weights": "tied", "feature_map": 1},
     "tied-elu-squared": {"weights": "tied", "feature_map": 2},
-    "tied-causal": {"weights": "tied", "causal": True},
+    "tied-causal": {"weights": "tied", "causal": True, "feature_map": "cosine"},
     "tied-elu-squared-causal": {"weights": "tied", "causal": True, "feature_map": 2},
     "free": {"weights": "free"},
     "free-causal": {"weights": "free", "causal": True},
@@ -32,7 +32,7 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 def make(kind, width=12, heads=2, rank=3, dtype=torch.float32, seed=0, **options):
     torch.manual_seed(seed)
     given = {**KINDS[kind], **options}
-    if "feature_map" in given:
+    if isinstance(given.get("feature_map"), int):
         given["feature_map"] = Elu(width // heads, heads, power=given["feature_map"])
     if given["weights"] == "data":
         given["anchors"] = 5
@@ -295,3 +295,19 @@ def test_frozen_inputs_and_parameters(kind):
     layer(x)[0].sum().backward()
     assert layer.out_proj.weight.grad is None
     assert torch.equal(layer.in_proj_weight.grad, expected)
+
+
+def test_the_default_type_does_not_matter():
+    """Memory that the kernels write is float32 although torch's default is another type, as in
+    training with precision bf16-true; in a smaller one they would write past its end."""
+    results = []
+    for dtype in (torch.float32, torch.bfloat16):
+        layer = make("tied-elu", dtype=torch.bfloat16)
+        x = torch.randn(2, 70, 12).bfloat16().requires_grad_()
+        torch.set_default_dtype(dtype)
+        try:
+            (layer(x)[0].square().sum() + pa.ksvd_loss(layer)).backward()
+        finally:
+            torch.set_default_dtype(torch.float32)
+        results.append([x.grad, *(p.grad for p in layer.parameters())])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
