@@ -17,7 +17,7 @@ HEADS, RANK = 2, 20
 KINDS = {
     "free": {"weights": "free"},
     "data": {"weights": "data"},
-    "tied": {"weights": "tied"},
+    "tied": {"weights": "tied", "feature_map": "cosine"},
     "tied elu": {"weights": "tied", "feature_map": "elu"},
     "tied causal": {"weights": "tied", "causal": True},
 }
