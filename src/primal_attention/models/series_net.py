@@ -86,7 +86,7 @@ class SeriesNet(nn.Module):
         self.encoder = make_encoder(
             attention, attention_options, width=width, heads=heads, feedforward=feedforward,
             activation=nn.GELU(), dropout=dropout, norm="pre",
-            primal={"feature_map": "cosine"},  # chosen by folds of training sets
+            primal={"feature_map": "cosine"},  # by folds of training sets, one seed
             settings={"max_length": tokens}, **place,
         )  # fmt: skip
         self.dropout = Dropout(dropout)
