@@ -77,7 +77,7 @@ def test_one_graph_serves_every_size_of_every_kind(kind, make_model, batch):
 
 
 def test_cross_attention(make_model, batch):
-    for name in ("data", "free", "tied"):
+    for name in ("data", "tied"):
         layer = make_model(name).layer
         compiled = torch.compile(layer, backend="eager", fullgraph=True)
         (x, _), (y, mask) = batch(3, 4), batch(3, 9)

@@ -56,19 +56,12 @@ def test_a_saved_program_runs_without_the_layer(make_model, batch, sizes):
         assert_close(program.module()(*args), model(*args))
 
 
-def test_export_of_a_model_in_training_mode(make_model, batch):
+def test_export_of_a_model_in_training_mode_and_float64(make_model, batch):
     """Exporting leaves the objective alone: nothing is recorded, no operator of ours is needed."""
-    model = make_model("tied").train()
-    program = exported(model, *batch(3, 10))
+    model = make_model("tied", dtype=torch.float64).train()
+    program = exported(model, *batch(3, 10, torch.float64))
     ledger = model.layer.ledger
     assert not ledger.entries
     assert not ledger._slots()
-    args = batch(2, 7)
-    assert_close(program.module()(*args), model.eval()(*args))
-
-
-def test_float64(make_model, batch):
-    model = make_model("tied", dtype=torch.float64)
-    program = exported(model, *batch(2, 70, torch.float64)).module()
-    args = batch(3, 33, torch.float64)
-    assert_close(program(*args), model(*args), rtol=1e-12, atol=1e-13)
+    args = batch(2, 73, torch.float64)
+    assert_close(program.module()(*args), model.eval()(*args), rtol=1e-12, atol=1e-13)
