@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .train.estimator import PrimalFormerRegressor as PrimalFormerRegressor
     from .train.estimator import PrimalRocketClassifier as PrimalRocketClassifier
     from .train.estimator import PrimalRocketRegressor as PrimalRocketRegressor
+    from .train.trained import load_run as load_run
 
 _EXTRAS = {  # they need an extra, so `import *` leaves them out
     "KernelSVD": ".theory.estimator",
@@ -50,6 +51,7 @@ _EXTRAS = {  # they need an extra, so `import *` leaves them out
     "PrimalFormerRegressor": ".train.estimator",
     "PrimalRocketClassifier": ".train.estimator",
     "PrimalRocketRegressor": ".train.estimator",
+    "load_run": ".train.trained",
 }
 _HOMES = {
     name: home
