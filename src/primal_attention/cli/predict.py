@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -44,7 +44,9 @@ def predict(
     from .show import console
 
     model = load_run(run)
-    named = {name: value for name, value in (("id", id), ("time", time)) if value is not None}
+    named: dict[str, Any] = {
+        name: value for name, value in (("id", id), ("time", time)) if value is not None
+    }
     columns = dataclasses.replace(model.columns, **named)
     with Display(console(stderr=True), quiet=quiet) as display:
 

@@ -28,7 +28,8 @@ def serve(
     """Serve a run over HTTP: POST /predict takes JSON or csv and answers with probabilities,
     GET /health says what is served, and / is a page to try it. There is no password: put it behind
     a server that has one before others can reach it."""
-    from ..serve.run import Limits, listen
+    from ..serve.app import Limits
+    from ..serve.run import listen
     from ..serve.run import serve as run_server
     from .settings import usage
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ class Impatient(H11Protocol):
     """Ends a connection whose next request does not begin in time: one that sends a letter a
     minute would otherwise be kept for ever."""
 
+    _timer: asyncio.TimerHandle | None = None
+
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._wait_for_head()
@@ -32,13 +35,16 @@ class Impatient(H11Protocol):
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._timer.cancel()
+        self._stop_waiting()
         super().connection_lost(exc)
 
     def _wait_for_head(self) -> None:
-        if hasattr(self, "_timer"):
-            self._timer.cancel()
+        self._stop_waiting()
         self._timer = self.loop.call_later(HEAD_SECONDS, self._end)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _end(self) -> None:
         if self.cycle is None or self.cycle.response_complete:

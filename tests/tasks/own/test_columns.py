@@ -100,9 +100,7 @@ def test_what_is_wrong_names_its_place(text, columns, said):
 
 
 def test_streams_refuse_rows_that_are_apart():
-    with pytest.raises(
-        DataError, match="line 4: the rows of 'a' are not together; expected a"
-    ):
+    with pytest.raises(DataError, match="line 4: the rows of 'a' are not together; expected a"):
         read(LONG, target="label", id="id", time="t", together=True)
 
 

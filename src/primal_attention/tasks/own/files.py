@@ -177,7 +177,7 @@ def _array(file: Path) -> Floats:
         raise DataError(
             f"{file} is {found.shape} of {found.dtype}; expected numbers (channels, timepoints)"
         )
-    series = found.T.astype(np.float64)
+    series: Floats = found.T.astype(np.float64)
     _refuse_infinite(series, str(file))
     return series
 

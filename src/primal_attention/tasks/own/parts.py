@@ -31,8 +31,8 @@ class Parts:
         train, test = find(Path(where["data"]).expanduser())
         if where.get("test") is not None:
             test = _existing(Path(where["test"]).expanduser())
-        names = {name: where.get(name) for name in ("target", "id", "time")}
-        return cls(train, test, Columns(**names))
+        columns = Columns(where.get("target"), where.get("id"), where.get("time"))
+        return cls(train, test, columns)
 
     def read(self, split: str) -> Cases:
         """The cases of a split; the test set is read as the training set was."""

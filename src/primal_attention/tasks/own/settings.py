@@ -43,7 +43,7 @@ class OwnConfig(RunConfig):
 
     def resolved(self) -> Self:
         """With full paths, so that a run can be resumed from anywhere."""
-        paths = {
+        paths: dict[str, Any] = {
             name: str(Path(value).expanduser().resolve())
             for name in ("data", "test")
             if (value := getattr(self, name)) is not None

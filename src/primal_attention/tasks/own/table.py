@@ -125,7 +125,7 @@ def opened(path: Path) -> Iterator[IO[str]]:
             packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             binary = gzip.GzipFile(fileobj=raw) if packed else raw
-            yield io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")  # type: ignore[type-var]
+            yield io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")
     except (EOFError, gzip.BadGzipFile) as error:
         raise DataError(f"{path} is a damaged or incomplete gzip file: {error}") from error
     except OSError as error:

@@ -59,7 +59,9 @@ def read_ts_targets(path: Path) -> tuple[list[Case], list[str] | None]:
     series, labels = _read(lines, reading, header, False)
     if header.numbers_at is not None:
         return series, [str(value) for value in labels]
-    return series, header.classes and [header.classes[int(i)] for i in labels]
+    if header.classes is None:
+        return series, None
+    return series, [header.classes[int(i)] for i in labels]
 
 
 def _read(

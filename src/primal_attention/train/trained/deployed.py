@@ -36,16 +36,17 @@ class Deployed(nn.Module):
         if self.scale is None:
             return out.softmax(-1)
         mean, deviation = self.scale
-        return out * deviation + mean
+        values: Tensor = out * deviation + mean
+        return values
 
 
 def _scaling(model: TrainedModel) -> tuple[Tensor, Tensor]:
     """Mean and deviation, in the shape of the inputs."""
     if model.reads_images:
-        known = model.reader.look.statistics  # type: ignore[union-attr]
+        known = model.reader.look.statistics
         mean, deviation = known or ((0.0,) * 3, (255.0,) * 3)
         return torch.tensor(mean).view(3, 1, 1), torch.tensor(deviation).view(3, 1, 1)
-    normaliser = model.reader.normaliser  # type: ignore[union-attr]
+    normaliser = model.reader.normaliser
     if normaliser is None:
         return torch.zeros(()), torch.ones(())
     return torch.from_numpy(normaliser.mean).float(), torch.from_numpy(normaliser.deviation).float()

@@ -67,11 +67,11 @@ def export_run(run: Path | str, form: str, out: Path | str | None = None) -> Exp
             import onnxruntime
             import onnxscript  # noqa: F401
         with _quiet():
-            program = torch.onnx.export(
+            written = torch.onnx.export(
                 deployed, example(model), dynamo=True, dynamic_shapes=_dynamic(model), verbose=False
             )
         with explained(f"write {path}"), replacing(path) as beside:
-            program.save(str(beside))  # type: ignore[union-attr]
+            written.save(str(beside))  # type: ignore[union-attr]
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         return _compared(path, model, deployed, _onnx(session), _sizes(model))
     with _quiet():
@@ -79,8 +79,8 @@ def export_run(run: Path | str, form: str, out: Path | str | None = None) -> Exp
     with explained(f"write {path}"), replacing(path) as beside, open(beside, "wb") as file:
         torch.export.save(exported, file)
     with open(path, "rb") as file:
-        again = torch.export.load(file).module()
-    return _compared(path, model, deployed, again, _sizes(model))
+        program = torch.export.load(file).module()
+    return _compared(path, model, deployed, program, _sizes(model))
 
 
 def example(model: TrainedModel, batch: int = 2, length: int | None = None) -> Inputs:
@@ -132,7 +132,7 @@ def _compared(
     """Compare on batches and lengths that the example did not have."""
     lengths: list[int | None] = [None]
     if not model.reads_images and "length" in dynamic:
-        lengths = sorted({1, max(model.longest // 3, 1), model.longest})
+        lengths = [1, *sorted({max(model.longest // 3, 1), model.longest})]
     most, count = 0.0, 0
     for batch in BATCHES:
         for length in lengths:

@@ -33,7 +33,6 @@ from ..checkpoint import tensors_from_bytes
 from ..config import config_of
 from ..run import load
 
-Reader = SeriesReader | ImageReader
 READERS: dict[str, type[Any]] = {"series": SeriesReader, "images": ImageReader}
 TOGETHER = 256  # cases of a file that are in memory at once
 WEIGHTS = ("best.safetensors", "last.safetensors", "model.safetensors")
@@ -49,12 +48,12 @@ class TrainedModel:
 
     path: Path
     config: RunConfig
-    reader: Reader
+    reader: Any  # a SeriesReader or an ImageReader
     module: nn.Module
 
     @property
     def classes(self) -> tuple[str, ...]:
-        return () if self.predicts_values else self.reader.classes
+        return () if self.predicts_values else tuple(self.reader.classes)
 
     @property
     def predicts_values(self) -> bool:
@@ -88,7 +87,8 @@ class TrainedModel:
             mean, deviation = scale
             values: Floats = outputs[:, 0].double().numpy() * deviation + mean
             return values
-        return np.array(self.classes, dtype=object)[outputs.argmax(1).numpy()].astype(str)
+        found: npt.NDArray[Any] = np.array(self.classes)[outputs.argmax(1).numpy()]
+        return found
 
     def probabilities(self, outputs: Tensor) -> Floats:
         found: Floats = outputs.double().softmax(1).numpy()
@@ -199,7 +199,7 @@ def load_run(run: Path | str) -> TrainedModel:
     return TrainedModel(path, config, reader, module.eval())
 
 
-def _reader(path: Path, config: RunConfig) -> Reader:
+def _reader(path: Path, config: RunConfig) -> Any:
     """From reader.json; a run of an earlier version is asked for its data."""
     if (path / "reader.json").is_file():
         stored: Any = read_object(path / "reader.json")
@@ -208,10 +208,9 @@ def _reader(path: Path, config: RunConfig) -> Reader:
     if stored is None or stored.get("reads") not in READERS:
         raise RunError(f"{path} is a run of {config.task}; expected one of series or images")
     try:
-        found: Reader = READERS[stored["reads"]].from_dict(stored)
+        return READERS[stored["reads"]].from_dict(stored)
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"{path / 'reader.json'} is damaged: {error!r}") from error
-    return found
 
 
 def image_files(path: Path) -> list[Path]:
