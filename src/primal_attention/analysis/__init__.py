@@ -1,8 +1,10 @@
-"""What an attention does: its spectrum, KSVD diagnostics, and what it costs."""
+"""What an attention does, what it costs, and how sure a model is."""
 
+from . import calibration
 from .cost import Cost, crossing, largest_length, layer_cost
 from .diagnostics import KSVDDiagnostics, LayerDiagnostics, ksvd_diagnostics
 from .roofline import Machine, fitted, measured_crossing, predicted_crossing
+from .sampling import draws
 from .shape import Shape, shape_for
 from .spectra import LayerSpectrum, Spectrum, spectrum
 
@@ -14,7 +16,9 @@ __all__ = [
     "Machine",
     "Shape",
     "Spectrum",
+    "calibration",
     "crossing",
+    "draws",
     "fitted",
     "ksvd_diagnostics",
     "largest_length",
