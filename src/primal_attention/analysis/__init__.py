@@ -3,6 +3,7 @@
 from . import calibration
 from .cost import Cost, crossing, largest_length, layer_cost
 from .diagnostics import KSVDDiagnostics, LayerDiagnostics, ksvd_diagnostics
+from .flow import Flow, LayerFlow, attention_flow
 from .roofline import Machine, fitted, measured_crossing, predicted_crossing
 from .sampling import draws
 from .shape import Shape, shape_for
@@ -10,12 +11,15 @@ from .spectra import LayerSpectrum, Spectrum, spectrum
 
 __all__ = [
     "Cost",
+    "Flow",
     "KSVDDiagnostics",
     "LayerDiagnostics",
+    "LayerFlow",
     "LayerSpectrum",
     "Machine",
     "Shape",
     "Spectrum",
+    "attention_flow",
     "calibration",
     "crossing",
     "draws",
