@@ -133,6 +133,17 @@ def test_calls_and_names():
     assert found.ranked("old", "new")[0].share == pytest.approx(found.layers[0].flow()[0, 0, 1])
 
 
+def test_equal_parts_of_what_an_attention_sees():
+    model, x = Fixed(0.3), draw(2, 7, D)
+    padding = torch.tensor([[False] * 7, [False] * 5 + [True] * 2])
+    parts = pa.attention_flow(model, (x, padding), 2).layers[0]
+    marked = pa.attention_flow(
+        model, (x, padding), np.array([[0] * 4 + [1] * 3, [0] * 3 + [1] * 4])
+    )
+    np.testing.assert_allclose(parts.share, marked.layers[0].share)
+    np.testing.assert_allclose(parts.expected[1][0], [3 / 5, 2 / 5])
+
+
 def test_layers_that_share_an_attention_are_told_apart():
     class Twice(Fixed):
         def forward(self, x):

@@ -131,13 +131,14 @@ def attention_flow(
 
     `inputs` as `spectrum` takes them. `groups`: for every position the number of its group, from
     0; -1 is a position of no group, which is looked at all the same. An array (N,) for all inputs,
-    (B, N) for one call, or a list of these, one for each call. What padding hides takes no part.
+    (B, N) for one call, or a list of these, one for each call; or a number of equal parts of what
+    each attention sees, from the first position to the last. What padding hides takes no part.
     Attentions that see another number of positions (tokens of a convolution, another sequence) are
     skipped with that reason. `names`: those of the groups.
     """
     given = list(calls(inputs))
     marked = list(_groups(groups, len(given)))
-    count = 1 + max((int(one.max()) for one in marked), default=-1)
+    count = max((int(one) if one.ndim == 0 else 1 + int(one.max()) for one in marked), default=0)
     if count < 1:
         raise ValueError("all positions are of group -1; expected groups from 0")
     called = tuple(map(str, range(count))) if names is None else tuple(names)
@@ -182,9 +183,9 @@ class _Record:
                 raise ValueError(
                     f"groups has {len(groups)} rows; expected one for each input of the call"
                 )
-            row = groups if groups.ndim == 1 else groups[number]
-            at = _fitting(row, heads[0].shape[-2:], heads[0].device)
+            row = groups[number] if groups.ndim == 2 else groups
             valid = torch.stack([_seen(one) for one in heads]).any(0)
+            at = _fitting(row, heads[0].shape[-2:], valid)
             if self.measure is None:
                 self.measure = "mass" if all(_rows_of_one(one) for one in heads) else "energy"
             chosen = torch.where(valid, at, -2)  # padding
@@ -248,14 +249,16 @@ def _is_triangle(kernel: Kernel) -> bool:
     return len(dense) > 1 and not bool(dense.triu(1).any())
 
 
-def _fitting(groups: Integers, shape: tuple[int, ...], device: torch.device) -> Tensor:
+def _fitting(groups: Integers, shape: tuple[int, ...], valid: Tensor) -> Tensor:
     """The groups of the positions that an attention sees; what is cut off must be of no group."""
     queries, keys = shape
     if queries != keys:
         raise ValueError(f"{queries} positions look at {keys} others; expected self-attention")
+    if groups.ndim == 0:  # so many equal parts
+        return (valid.cumsum(0) - 1).clamp(min=0) * int(groups) // valid.sum().clamp(min=1)
     if len(groups) < queries or (groups[queries:] >= 0).any():
         raise ValueError(f"it sees {queries} positions; expected {len(groups)}, those of groups")
-    return torch.from_numpy(groups[:queries]).to(device)
+    return torch.from_numpy(groups[:queries]).to(valid.device)
 
 
 def _groups(given: Any, count: int) -> Iterator[Integers]:
@@ -266,9 +269,13 @@ def _groups(given: Any, count: int) -> Iterator[Integers]:
         raise ValueError(f"groups has {len(parts)} parts; expected {count}, one for each call")
     for part in parts:
         found = np.asarray(part)
+        if found.ndim == 0 and np.issubdtype(found.dtype, np.integer) and found > 0:
+            yield found.astype(np.int64)
+            continue
         if found.ndim not in (1, 2) or not np.issubdtype(found.dtype, np.integer):
             raise ValueError(
-                f"groups are {found.dtype} of shape {found.shape}; expected integers (N,) or (B, N)"
+                f"groups are {found.dtype} of shape {found.shape}; expected integers (N,) or (B, N), "
+                "or a number of parts"
             )
         yield found.astype(np.int64)
 
