@@ -27,11 +27,11 @@ from ..inputs import Sequences
 from ..masks import check_attention_mask
 from ..registry import register
 from .cost import primal_cost
-from .dual import DualView
 from .native import attend_native, native_weights, triton_layer
 from .options import AnchorRule, Weights, check_options, default_map
 from .parameters import PrimalParameters, expect_linear_parts
 from .state import PrimalState
+from .summary import SummarisedContext
 
 
 class Run(NamedTuple):
@@ -63,7 +63,7 @@ class Result(NamedTuple):
 @register(
     "primal", paper="Chen, Tao, Tonin, Suykens: Primal-Attention, NeurIPS 2023", cost="O(N p s)"
 )
-class PrimalAttention(PrimalParameters, DualView):
+class PrimalAttention(PrimalParameters, SummarisedContext):
     """Self- or cross-attention as an asymmetric kernel SVD in the primal: linear in the length.
 
     Per head (width p = embed_dim / num_heads), with features phi of queries and keys,
