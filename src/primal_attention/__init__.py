@@ -14,8 +14,10 @@ from .version import __version__ as __version__
 if TYPE_CHECKING:
     from . import distributed as distributed
     from .analysis import attention_flow as attention_flow
+    from .analysis import attention_graph as attention_graph
     from .analysis import calibration as calibration
     from .analysis import draws as draws
+    from .analysis import explain as explain
     from .analysis import ksvd_diagnostics as ksvd_diagnostics
     from .analysis import spectrum as spectrum
     from .attention import AttentionInfo as AttentionInfo
@@ -59,7 +61,8 @@ _EXTRAS = {  # they need an extra, so `import *` leaves them out
 _HOMES = {
     name: home
     for home, names in {
-        ".analysis": "attention_flow calibration draws ksvd_diagnostics spectrum",
+        ".analysis": "attention_flow attention_graph calibration draws explain ksvd_diagnostics "
+        "spectrum",
         ".attention": "attention_info available_attentions fold_ kl_loss make_attention "
         "variational_",
         ".convert": "convert_ from_pretrained load plan revert_ save save_pretrained",
