@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .analysis import explain as explain
     from .analysis import ksvd_diagnostics as ksvd_diagnostics
     from .analysis import spectrum as spectrum
+    from .analysis import transport as transport
     from .attention import AttentionInfo as AttentionInfo
     from .attention import PrimalAttention as PrimalAttention
     from .attention import PrimalState as PrimalState
@@ -62,7 +63,7 @@ _HOMES = {
     name: home
     for home, names in {
         ".analysis": "attention_flow attention_graph calibration draws explain ksvd_diagnostics "
-        "spectrum",
+        "spectrum transport",
         ".attention": "attention_info available_attentions fold_ kl_loss make_attention "
         "variational_",
         ".convert": "convert_ from_pretrained load plan revert_ save save_pretrained",

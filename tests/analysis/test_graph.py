@@ -47,39 +47,51 @@ def test_a_chain_and_a_collider():
     assert edges.tolist() == [[False, False, True], [False, False, True], [True, True, False]]
 
 
+SINGLES = tuple((i,) for i in range(6))
+
+
 def test_blocks_that_share_nothing_have_no_edge():
+    """Neither among rows nor among columns."""
     torch.manual_seed(0)
-    matrix = torch.zeros(6, 40, dtype=torch.float64)
-    matrix[:3, :20], matrix[3:, 20:] = torch.rand(3, 20).double(), torch.rand(3, 20).double()
-    found = graph_of([DenseKernel(matrix)], tuple((i,) for i in range(6)), samples=200)
-    assert not found.edges[:3, 3:6].any()
-    assert found.edges[:3, :3].any()
+    matrix = torch.zeros(6, 6, dtype=torch.float64)
+    matrix[:3, :3], matrix[3:, 3:] = torch.rand(3, 3).double(), torch.rand(3, 3).double()
+    for target in (None, 0):
+        found = graph_of([DenseKernel(matrix)], SINGLES, samples=200, target=target)
+        assert not (found.edges & (np.abs(found.correlation) < 1e-9)).any()
+        assert not found.edges[:3, 3:6].any()
 
 
-def test_factors_give_the_dense_graph():
+@pytest.mark.parametrize("target", [None, 2])
+def test_factors_give_the_dense_graph(target):
     torch.manual_seed(0)
-    a, b = torch.rand(9, 5, dtype=torch.float64), torch.rand(30, 5, dtype=torch.float64)
+    a, b = torch.rand(9, 5, dtype=torch.float64), torch.rand(9, 5, dtype=torch.float64)
+    a[7], b[7] = 0.0, 0.0  # padding
     units = ((0, 1), (2,), (3, 4, 5), (6,), (8,))
     thin, full = (
-        graph_of([one], units, samples=60) for one in (KernelFactors(a, b), DenseKernel(a @ b.mT))
+        graph_of([one, one], units, samples=60, target=target)
+        for one in (KernelFactors(a, b), DenseKernel(a @ b.mT))
     )
     np.testing.assert_allclose(thin.correlation, full.correlation, atol=1e-10)
     assert (thin.edges == full.edges).all()
     dense = (a @ b.mT).numpy()
-    rows = np.stack([*(dense[list(unit)].mean(0) for unit in units), dense.mean(0)])
-    c = rows @ rows.T
+    if target is None:
+        seen = np.ones(9)
+        seen[7] = 0
+        nodes = np.stack([*(dense[:, list(unit)].sum(1) for unit in units), seen])
+    else:
+        nodes = np.stack([*(dense[list(unit)].sum(0) for unit in units), dense[target]])
+    c = nodes @ nodes.T
     expected = c / np.sqrt(np.outer(np.diag(c), np.diag(c)))
-    np.testing.assert_allclose(thin.correlation, expected, atol=1e-6)  # but for the ridge
+    np.testing.assert_allclose(thin.correlation, expected, atol=1e-4)  # but for the ridge
 
 
 def test_it_does_not_depend_on_the_order_of_the_units():
     torch.manual_seed(1)
-    kernel = DenseKernel(torch.rand(7, 30, dtype=torch.float64) ** 4)
-    order = np.array([4, 2, 6, 0, 1, 5, 3])
-    units = tuple((i,) for i in range(7))
-    one = graph_of([kernel], units, samples=64)
+    kernel = DenseKernel(torch.rand(6, 6, dtype=torch.float64) ** 4)
+    order = np.array([4, 2, 0, 1, 5, 3])
+    one = graph_of([kernel], SINGLES, samples=64)
     two = graph_of([kernel], tuple((int(i),) for i in order), samples=64)
-    moved = np.append(order, 7)
+    moved = np.append(order, 6)
     assert (two.edges == one.edges[np.ix_(moved, moved)]).all()
     np.testing.assert_allclose(two.strength, one.strength[np.ix_(moved, moved)], atol=1e-9)
     np.testing.assert_array_equal(two.distances()[:-1], one.distances()[order])

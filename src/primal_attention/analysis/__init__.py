@@ -6,6 +6,7 @@ from .diagnostics import KSVDDiagnostics, LayerDiagnostics, ksvd_diagnostics
 from .explanation import Explanation, Removal, explain
 from .flow import Flow, LayerFlow, attention_flow
 from .graph import AttentionGraph, attention_graph
+from .optimal_transport import LayerTransport, Transport, transport
 from .roofline import Machine, fitted, measured_crossing, predicted_crossing
 from .sampling import draws
 from .shape import Shape, shape_for
@@ -20,10 +21,12 @@ __all__ = [
     "LayerDiagnostics",
     "LayerFlow",
     "LayerSpectrum",
+    "LayerTransport",
     "Machine",
     "Removal",
     "Shape",
     "Spectrum",
+    "Transport",
     "attention_flow",
     "attention_graph",
     "calibration",
@@ -38,4 +41,5 @@ __all__ = [
     "predicted_crossing",
     "shape_for",
     "spectrum",
+    "transport",
 ]

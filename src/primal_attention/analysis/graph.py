@@ -1,12 +1,17 @@
 """The conditional-independence graph of an attention kernel (after ABCD, Rohekar et al., NeurIPS
 2023): which positions' rows still go together once others are accounted for.
 
-    C = K K^T, rho_ij = C_ij / sqrt(C_ii C_jj)          from factors: A_I (B^T B) A_I^T
+    C = K^T K (columns: who is read alike)  or  K K^T (rows: who reads alike)
+    rho_ij = C_ij / sqrt(C_ii C_jj)                     from factors: B_I (A^T A) B_I^T
     x _||_ y | S    where sqrt(n - |S| - 3) atanh |pc| is within the noise of n samples,
                     pc = -P_xy / sqrt(P_xx P_yy),  P = rho_{xyS}^{-1}
 
-The rows of K stand for the variables and its columns for samples of them. It is a graph of the
-attention kernel; of the world that the positions speak of it says nothing.
+Where classes are read from one position (a class token), the rows of K are the variables, its
+columns samples of them, and the target is that position's row, as published. A model that takes the
+mean over positions reads the columns: they are the variables, the rows are samples, and the target
+is what every row gives to the mean, the same for all (beyond the paper; the mean of all rows, as a
+row, is nearest to what says least). It is a graph of the attention kernel; of the world that the
+positions speak of it says nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from .readers import Call
 Array = npt.NDArray[np.float64]
 
 LARGEST_SET = 2  # of conditions
+_RIDGE = 1e-6  # of the mean variance: K has few directions
 _SINGULAR = 1e-10  # added to the diagonal: variables may be copies of each other
 _WIDTHS = ("head_dim", "attention_head_size")
 
@@ -83,11 +89,11 @@ def attention_graph(
     """The graph of one attention of a model on one input (given as to `spectrum`).
 
     `layer` counts the attentions, the last by default; `head=None` takes all heads of it side by
-    side. `target`: a position, such as 0 for a class token; None is the mean row, for models that
-    pool. `units`: so many equal parts of the sequence are the nodes; None takes the positions, at
-    most half of `samples` of them, those that go most with the target. `samples`: the n of the
-    tests, which decides how dense the graph is; None is the width of the values that K is applied
-    to, p for each head.
+    side. `target`: a position, such as 0 for a class token; None is the mean over positions, for
+    models that pool, and the graph is one of columns. `units`: so many equal parts of the sequence
+    are the nodes; None takes the positions, at most half of `samples` of them, those that go most
+    with the target. `samples`: the n of the tests, which decides how dense the graph is; None is
+    the width of the values that K is applied to, p for each head.
     """
     kernels, width = last_kernels(model, inputs, layer, head)
     count = kernels[0].shape[-2]
@@ -109,22 +115,22 @@ def graph_of(
     alpha: float = 0.01,
     target: int | None = None,
 ) -> AttentionGraph:
-    """The graph of kernels (N, M) that stand side by side, over units of rows and the target. Of
-    more than half of `samples` units, those that correlate most with the target are taken: a
-    correlation matrix of more variables than samples has no inverse."""
+    """The graph of kernels (N, N) that stand side by side, over units and the target. Of more than
+    half of `samples` units, those that go most with the target are taken: a correlation matrix of
+    more variables than samples has no inverse."""
     if samples < 8 or not 0 < alpha < 1:
         raise ValueError(
             f"samples is {samples} and alpha {alpha}; expected at least 8, and a share below 1"
         )
-    gram, discarded = _gram(kernels, units, target)
-    rho = _correlations(gram)
+    gram = sum(_columns(k, units) if target is None else _rows(k, units, target) for k in kernels)
     kept = np.arange(len(units))
     most = max(2, samples // 2)
     if len(units) > most:
-        kept = np.sort(np.argsort(-np.abs(rho[-1, :-1]), kind="stable")[:most])
+        pull = gram if target is None else _correlations(gram)
+        kept = np.sort(np.argsort(-np.abs(pull[-1, :-1]), kind="stable")[:most])
     chosen = np.append(kept, len(units))
     block = gram[np.ix_(chosen, chosen)]
-    ridge = max(discarded, 1e-8 * float(np.trace(block)) / len(block))
+    ridge = _RIDGE * float(np.trace(block)) / len(block)
     rho = _correlations(block + ridge * np.eye(len(block)))
     edges, strength = skeleton(rho, samples, alpha)
     nodes = (*(units[i] for i in kept), ())
@@ -210,37 +216,37 @@ def _width(module: nn.Module, kernels: list[Kernel]) -> int:
     return max(kernels[0].max_rank, 8)
 
 
-def _gram(
-    kernels: list[Kernel], units: tuple[tuple[int, ...], ...], target: int | None
-) -> tuple[Array, float]:
-    """C (k + 1, k + 1) of the units' mean rows and the target, summed over kernels side by side;
-    and what a matrix of so many directions leaves out, for each row."""
-    total: Any = 0.0
-    discarded = 0.0
-    for kernel in kernels:
-        rows = kernel.a if isinstance(kernel, KernelFactors) else kernel.dense()
-        rows = rows.double()
-        valid = (rows != 0).any(-1)
-        mean = rows[valid].mean(0) if target is None else rows[target]
-        nodes = torch.stack([*(_mean(rows, unit, valid) for unit in units), mean])
-        made: Kernel
-        if isinstance(kernel, KernelFactors):
-            made = KernelFactors(nodes, kernel.b.double())
-        else:
-            made = DenseKernel(nodes)
-        gram = made.gram(slice(None)).cpu().numpy()
-        total = total + gram
-        energies = np.linalg.eigvalsh(gram)
-        noise = energies[energies < 1e-6 * energies[-1]]
-        discarded += float(np.abs(noise).sum()) / len(gram)
-    return np.asarray(total), discarded
+def _columns(kernel: Kernel, units: tuple[tuple[int, ...], ...]) -> Array:
+    """C (k + 1, k + 1) of the units' columns, summed over their positions, and of the target, one
+    for every row."""
+    thin = isinstance(kernel, KernelFactors)
+    b, a = (kernel.b, kernel.a) if thin else (kernel.dense().mT, None)
+    nodes = torch.stack([_sum(b.double(), unit) for unit in units])  # (k, r) or (k, N)
+    made: Kernel = DenseKernel(nodes) if a is None else KernelFactors(nodes, a.double())
+    seen = ((b if a is None else a.mT) != 0).any(0)  # rows that take part
+    with_target = made.matvec(seen.double())[:, None]
+    corner = seen.double().sum().view(1, 1)
+    whole = torch.cat(
+        [
+            torch.cat([made.gram(slice(None)), with_target], 1),
+            torch.cat([with_target.mT, corner], 1),
+        ]
+    )
+    return np.asarray(whole.cpu().numpy())
 
 
-def _mean(rows: Tensor, unit: tuple[int, ...], valid: Tensor) -> Tensor:
-    """The mean of a unit's valid rows."""
-    chosen = torch.tensor(unit, dtype=torch.long, device=rows.device)
-    chosen = chosen[valid[chosen]]
-    return rows[chosen].mean(0) if len(chosen) else rows.new_zeros(rows.shape[1])
+def _rows(kernel: Kernel, units: tuple[tuple[int, ...], ...], target: int) -> Array:
+    """C (k + 1, k + 1) of the units' rows, summed over their positions, and of the target's row."""
+    rows = kernel.a if isinstance(kernel, KernelFactors) else kernel.dense()
+    nodes = torch.stack([*(_sum(rows.double(), unit) for unit in units), rows.double()[target]])
+    made: Kernel = DenseKernel(nodes)
+    if isinstance(kernel, KernelFactors):
+        made = KernelFactors(nodes, kernel.b.double())
+    return np.asarray(made.gram(slice(None)).cpu().numpy())
+
+
+def _sum(rows: Tensor, unit: tuple[int, ...]) -> Tensor:
+    return rows[torch.tensor(unit, dtype=torch.long, device=rows.device)].sum(0)
 
 
 def _correlations(gram: Array) -> Array:

@@ -35,24 +35,18 @@ def rank(
         kernels, rows, samples=width if samples is None else samples, alpha=alpha,
         target=case.target,
     )  # fmt: skip
-    return _by_graph(graph, rows), graph
+    return _by_graph(graph, rows, _weights(case, kernels, rows)), graph
 
 
-def _by_graph(graph: AttentionGraph, rows: Units) -> Array:
-    """The distance to the target; among equals the stronger partial correlation, then the plain
-    one. Units that the graph has left out come last."""
+def _by_graph(graph: AttentionGraph, rows: Units, weights: Array) -> Array:
+    """The distance to the target; among equals those that get more weight first. Units that the
+    graph has left out come last."""
     distance = graph.distances()
-    strength = graph.strength[graph.target]
-    plain = np.abs(graph.correlation[graph.target])
     far = len(graph.units) + 1.0
-    cost = np.full(len(rows), 2 * far)
-    places = {unit: i for i, unit in enumerate(graph.units[:-1])}
-    for number, unit in enumerate(rows):
-        if unit in places:
-            i = places[unit]
-            near = distance[i] if np.isfinite(distance[i]) else far
-            cost[number] = near - 0.5 * strength[i] - 0.1 * plain[i]
-    return cost
+    distance[~np.isfinite(distance)] = far
+    near = {unit: distance[i] for i, unit in enumerate(graph.units[:-1])}
+    share = weights / max(float(weights.max(initial=0.0)), 1e-300)
+    return np.array([near.get(unit, 2 * far) for unit in rows]) - 0.99 * share
 
 
 def _weights(case: Case, kernels: list[Kernel], rows: Units) -> Array:
