@@ -14,10 +14,13 @@ from .version import __version__ as __version__
 if TYPE_CHECKING:
     from . import distributed as distributed
     from .analysis import attention_flow as attention_flow
+    from .analysis import attention_graph as attention_graph
     from .analysis import calibration as calibration
     from .analysis import draws as draws
+    from .analysis import explain as explain
     from .analysis import ksvd_diagnostics as ksvd_diagnostics
     from .analysis import spectrum as spectrum
+    from .analysis import transport as transport
     from .attention import AttentionInfo as AttentionInfo
     from .attention import PrimalAttention as PrimalAttention
     from .attention import PrimalState as PrimalState
@@ -61,7 +64,8 @@ _EXTRAS = {  # they need an extra, so `import *` leaves them out
 _HOMES = {
     name: home
     for home, names in {
-        ".analysis": "attention_flow calibration draws ksvd_diagnostics spectrum",
+        ".analysis": "attention_flow attention_graph calibration draws explain ksvd_diagnostics "
+        "spectrum transport",
         ".attention": "attention_info available_attentions fold_ kl_loss make_attention "
         "variational_",
         ".convert": "convert_ from_pretrained load plan revert_ save save_pretrained",
