@@ -11,12 +11,13 @@ from typing import Any
 
 # passed on, for those who train
 from ..tasks.classification.settings import RunConfig as RunConfig
+from ..tasks.events.settings import EventConfig as EventConfig
 from ..tasks.rl.settings import DecisionConfig as DecisionConfig
 from ..tasks.settings import PLACE_FIELDS as PLACE_FIELDS
 from ..tasks.settings import EngineConfig as EngineConfig
 from ..tasks.settings import digest as digest
 
-KINDS: tuple[type[EngineConfig], ...] = (RunConfig, DecisionConfig)  # that `--help` shows
+KINDS: tuple[type[EngineConfig], ...] = (RunConfig, DecisionConfig, EventConfig)  # that `--help` shows
 CHOICES = RunConfig.CHOICES
 
 

@@ -1,0 +1,278 @@
+"""What happens next, and when: a causal model of events in continuous time, on any attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor, nn
+
+from ..attention.base import check_positive
+from ..attention.rotation import Rotation
+from ..names import check_choice
+from ..theory.time import BochnerTime, TimeScales
+from .causal import CausalLayer, check_causal, first_states, go_on
+from .dropout import Dropout
+from .embedding import TokenEmbedding
+from .encoder import Activation, make_encoder
+from .mixture import LogNormalMixture
+from .packing import pack
+
+TimeUse = Literal["both", "input", "kernel", "order"]
+SHORTEST_POSITION, LONGEST_POSITION = 1.0, 1000.0  # of rotations by order
+SMALLEST_SCALE = -5.0  # log of the deviation of a part, against that of all log gaps
+
+
+class GapScales(NamedTuple):
+    """Of the log of the gaps between events: mean and deviation; and what stands for a gap of
+    zero, which no log-normal distribution knows."""
+
+    center: float
+    spread: float
+    least: float
+
+
+class EventMemory(NamedTuple):
+    """What a stream has seen: the state of every layer, the time of the first and of the last event
+    (B,) float64, and how many there were."""
+
+    layers: tuple[Any, ...]
+    first: Tensor
+    last: Tensor
+    events: int
+
+
+class NextEvent(NamedTuple):
+    """What is expected after every event: logits (B, N, types), and the gap until it, None where
+    its time is known."""
+
+    types: Tensor
+    gap: LogNormalMixture | None
+
+
+class EventModel(nn.Module):
+    """The type and the time of the next event from all events before it:
+
+        p(k, tau | past) = softmax(W y)_k  sum_m w_m(y) LogNormal(tau; mu_m(y), s_m(y))
+
+    where y is the row of the last event. An event enters as its type, and its time in two ways:
+
+    - in the kernel: features of queries and keys are rotated by w_i t, so that the kernel depends
+      on the time between two events (primal with tied weights, linear, softmax);
+    - as input: Bochner features of the gap before the event, and the log of that gap.
+
+    `time` is "both", one of "kernel" and "input", or "order": then positions turn the features and
+    no time is seen, except by the gaps that are predicted. Half of the pairs of a head are turned
+    by time, half by order. All times count from the first event of their sequence: a model is
+    blind to a shift of all.
+
+    With `known_time` the time of the next event is given (`next_times`) and its type alone is
+    predicted. The two settings answer different questions; their figures do not compare.
+
+    `scales` and `gaps` are those of the training set, in its units: `TimeScales.of(times)`,
+    `GapScales`; `set_scales_` sets them later. A stream of primal or linear layers has a memory of
+    constant size.
+    """
+
+    gap_center: Tensor
+    gap_spread: Tensor
+    gap_least: Tensor
+    frequencies: Tensor
+
+    def __init__(
+        self,
+        types: int,
+        *,
+        attention: Sequence[str] = ("primal", "primal"),
+        attention_options: Mapping[str, Mapping[str, Any]] | None = None,
+        time: TimeUse = "both",
+        known_time: bool = False,
+        width: int = 64,
+        heads: int = 4,
+        feedforward: int | None = None,
+        mixture: int = 8,
+        waves: int = 16,
+        dropout: float = 0.1,
+        activation: Activation = "gelu",
+        scales: TimeScales = TimeScales(1.0, 1000.0),
+        gaps: GapScales = GapScales(0.0, 1.0, 1e-6),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        feedforward = 2 * width if feedforward is None else feedforward
+        check_positive(
+            types=types, width=width, heads=heads, feedforward=feedforward, mixture=mixture,
+            waves=waves,
+        )  # fmt: skip
+        check_choice("time", time, get_args(TimeUse))
+        check_choice("activation", activation, get_args(Activation))
+        check_causal(attention, attention_options or {})
+        place: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.types, self.time, self.known_time = types, time, known_time
+        self.embed = TokenEmbedding(types, width, **place)
+        self.waves = BochnerTime(waves, **place) if time in ("both", "input") else None
+        self.embed_gap = nn.Linear(2 * waves + 2, width, **place) if self.waves else None
+        if known_time and self.waves is None:
+            self.waves = BochnerTime(waves, **place)
+        self.embed_next = nn.Linear(2 * waves + 2, width, **place) if known_time else None
+        self.norm = nn.LayerNorm(width, **place)
+        self.dropout = Dropout(dropout)
+        self.encoder = make_encoder(
+            attention, attention_options, width=width, heads=heads, feedforward=feedforward,
+            activation=nn.GELU() if activation == "gelu" else nn.ReLU(), dropout=dropout,
+            norm="pre", layer=CausalLayer, primal={"weights": "tied"},
+            settings={"max_length": 2**14, "causal": True}, **place,
+        )  # fmt: skip
+        self.predict_type = nn.Linear(width, types, **place)
+        self.predict_gap = None if known_time else nn.Linear(width, 3 * mixture, **place)
+        pairs = width // heads // 2
+        by_time = pairs // 2 if time in ("both", "kernel") else 0
+        order = TimeScales(SHORTEST_POSITION, LONGEST_POSITION)
+        self.by_time = by_time
+        start = torch.cat([torch.ones(by_time), order.frequencies(max(pairs - by_time, 1))])
+        kind = {"device": device, "dtype": dtype or torch.get_default_dtype()}
+        self.register_buffer("frequencies", start.to(**kind))
+        for name in GapScales._fields:
+            self.register_buffer(f"gap_{name}", torch.zeros((), **kind))
+        self.set_scales_(scales, gaps)
+
+    @torch.no_grad()
+    def set_scales_(self, scales: TimeScales, gaps: GapScales) -> None:
+        """Start frequencies and gaps at the scales of a training set."""
+        for name, value in gaps._asdict().items():
+            getattr(self, f"gap_{name}").fill_(value)
+        if self.by_time:
+            self.frequencies[: self.by_time] = scales.frequencies(self.by_time)
+        if self.waves is not None:
+            self.waves.set_scales_(scales)
+
+    def forward(
+        self,
+        types: Tensor,
+        times: Tensor,
+        next_times: Tensor | None = None,
+        padding: Tensor | None = None,
+    ) -> NextEvent:
+        """What comes after every event: types (B, N) int64, times (B, N) float64 that do not
+        decrease, next_times (B, N) where they are known, padding (B, N), True = ignore, anywhere.
+        """
+        self._check(types, times, next_times, padding)
+        if padding is not None:
+            types = types.masked_fill(padding, 0)
+        known = torch.stack([times, times if next_times is None else next_times], -1).double()
+        flat, packing = pack(known, padding)
+        known = packing.unpack(flat)  # (B, N', 2), padding at the end
+        first = known[:, :1, 0]
+        elapsed = known[..., 0] - first
+        before = torch.cat([elapsed[:, :1], elapsed[:, :-1]], 1)
+        rotation = self._rotation(elapsed, 0)
+        rows = self._embed(
+            pack(types, padding)[0],
+            packing.pack(elapsed - before),
+            packing.pack(known[..., 1] - known[..., 0]),
+        )
+        rows = self.encoder(rows, packing._replace(rotation=rotation))
+        rows = packing.unpack_zeroed(rows)
+        if padding is not None:
+            rows = _put_back(rows, padding)
+        return self._predict(rows)
+
+    # -- a stream ----------------------------------------------------------------------------------
+
+    def init_memory(self, batch: int) -> EventMemory:
+        """The memory of streams that have not begun; models that stream only."""
+        start = torch.zeros(batch, dtype=torch.float64, device=self.embed.weight.device)
+        return EventMemory(first_states(self.encoder, batch), start, start, 0)
+
+    def prefill(
+        self,
+        types: Tensor,
+        times: Tensor,
+        memory: EventMemory | None = None,
+        next_times: Tensor | None = None,
+    ) -> tuple[NextEvent, EventMemory]:
+        """What comes after each of further events (B, N) of streams, and the memory after them."""
+        self._check(types, times, next_times, None)
+        memory = self.init_memory(len(types)) if memory is None else memory
+        times = times.double()
+        first = memory.first if memory.events else times[:, 0]
+        last = memory.last if memory.events else times[:, 0]
+        before = torch.cat([last.unsqueeze(-1), times[:, :-1]], 1)
+        ahead = times if next_times is None else next_times.double()
+        rows = self._embed(types, times - before, ahead - times)
+        rotation = self._rotation(times - first.unsqueeze(-1), memory.events)
+        rows, after = go_on(self.encoder, rows, memory.layers, rotation)
+        seen = memory.events + types.shape[1]
+        return self._predict(rows), EventMemory(after, first, times[:, -1], seen)
+
+    # -- parts -------------------------------------------------------------------------------------
+
+    def gap_of(self, gaps: Tensor) -> Tensor:
+        """Gaps with what stands for those of zero."""
+        return gaps.clamp(min=float(self.gap_least))
+
+    def _rotation(self, elapsed: Tensor, events: int) -> Rotation | None:
+        """By time and by order, of events at times (B, N) that come after so many others."""
+        order = torch.arange(elapsed.shape[1], dtype=torch.float64, device=elapsed.device) + events
+        by_order = Rotation.of(order.expand(1, -1), self.frequencies[self.by_time :])
+        by_order = Rotation(*(wave.expand(len(elapsed), -1, -1) for wave in by_order))
+        if not self.by_time:
+            return by_order
+        by_time = Rotation.of(elapsed, self.frequencies[: self.by_time])
+        both = zip(by_time, by_order, strict=True)
+        return Rotation(*(torch.cat(waves, -1) for waves in both))
+
+    def _embed(self, types: Tensor, gaps: Tensor, ahead: Tensor) -> Tensor:
+        """Rows (..., d) of events of some types (...), gaps after the last one and until the next."""
+        rows = self.embed(types)
+        if self.embed_gap is not None:
+            rows = rows + self.embed_gap(self._gap_features(gaps))
+        if self.embed_next is not None:
+            rows = rows + self.embed_next(self._gap_features(ahead))
+        embedded: Tensor = self.dropout(self.norm(rows))
+        return embedded
+
+    def _gap_features(self, gaps: Tensor) -> Tensor:
+        """Bochner features, the log in units of its deviation, and whether there is a gap at all."""
+        assert_waves = self.waves
+        if assert_waves is None:
+            raise RuntimeError("a model without waves has no gaps to embed")
+        log = (self.gap_of(gaps).log() - self.gap_center.double()) / self.gap_spread.double()
+        numbers = torch.stack([log, (gaps > 0).double()], -1).to(self.frequencies.dtype)
+        scaled = assert_waves(gaps) * math.sqrt(len(assert_waves.log_frequencies))
+        return torch.cat([scaled, numbers], -1)
+
+    def _predict(self, rows: Tensor) -> NextEvent:
+        types = self.predict_type(rows)
+        if self.predict_gap is None:
+            return NextEvent(types, None)
+        weights, means, scales = self.predict_gap(rows).chunk(3, -1)
+        apart = torch.linspace(-1.5, 1.5, weights.shape[-1], dtype=rows.dtype, device=rows.device)
+        means = self.gap_center + self.gap_spread * (means + apart)
+        scales = self.gap_spread.log() + scales.clamp(min=SMALLEST_SCALE)
+        return NextEvent(types, LogNormalMixture(weights.log_softmax(-1), means, scales))
+
+    def _check(
+        self, types: Tensor, times: Tensor, next_times: Tensor | None, padding: Tensor | None
+    ) -> None:
+        if types.dim() != 2 or types.shape[1] == 0:
+            raise ValueError(
+                f"types has shape {tuple(types.shape)}; expected (batch, events) with an event"
+            )
+        for name, tensor in (("times", times), ("next_times", next_times), ("padding", padding)):
+            if tensor is not None and tensor.shape != types.shape:
+                raise ValueError(
+                    f"{name} has shape {tuple(tensor.shape)}; expected {tuple(types.shape)}"
+                )
+        if self.known_time and next_times is None:
+            raise ValueError("next_times is None; expected the known times of the next events")
+
+
+def _put_back(rows: Tensor, padding: Tensor) -> Tensor:
+    """Rows (B, N', d) of sequences without their padding at the places (B, N) that are valid."""
+    place = ((~padding).cumsum(-1) - 1).clamp(min=0).unsqueeze(-1)
+    spread = rows.gather(1, place.expand(-1, -1, rows.shape[-1]).clamp(max=rows.shape[1] - 1))
+    return spread.masked_fill(padding.unsqueeze(-1), 0.0)
