@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Unpack, get_args
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from .dropout import Dropout
 from .embedding import TokenEmbedding
 from .encoder import Activation, make_encoder
 from .mixture import LogNormalMixture
+from .options import Place
 from .packing import pack
 
 TimeUse = Literal["both", "input", "kernel", "order"]
@@ -50,6 +51,22 @@ class NextEvent(NamedTuple):
 
     types: Tensor
     gap: LogNormalMixture | None
+
+
+class GapInput(nn.Module):
+    """A gap as a row: a linear map of its Bochner features, its log, and whether there is one."""
+
+    def __init__(self, waves: int, width: int, **place: Unpack[Place]) -> None:
+        super().__init__()
+        self.waves = BochnerTime(waves, **place)
+        self.linear = nn.Linear(self.waves.features + 2, width, **place)
+
+    def forward(self, gaps: Tensor, log: Tensor) -> Tensor:
+        """Gaps (...) in float64, and their log in units of its deviation."""
+        turns = self.waves(gaps) * math.sqrt(self.waves.features / 2)  # entries of size one
+        numbers = torch.stack([log, (gaps > 0).double()], -1).to(turns.dtype)
+        row: Tensor = self.linear(torch.cat([turns, numbers], -1))
+        return row
 
 
 class EventModel(nn.Module):
@@ -113,11 +130,9 @@ class EventModel(nn.Module):
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         self.types, self.time, self.known_time = types, time, known_time
         self.embed = TokenEmbedding(types, width, **place)
-        self.waves = BochnerTime(waves, **place) if time in ("both", "input") else None
-        self.embed_gap = nn.Linear(2 * waves + 2, width, **place) if self.waves else None
-        if known_time and self.waves is None:
-            self.waves = BochnerTime(waves, **place)
-        self.embed_next = nn.Linear(2 * waves + 2, width, **place) if known_time else None
+        seen = time in ("both", "input")
+        self.embed_gap = GapInput(waves, width, **place) if seen else None
+        self.embed_next = GapInput(waves, width, **place) if known_time else None
         self.norm = nn.LayerNorm(width, **place)
         self.dropout = Dropout(dropout)
         self.encoder = make_encoder(
@@ -146,8 +161,9 @@ class EventModel(nn.Module):
             getattr(self, f"gap_{name}").fill_(value)
         if self.by_time:
             self.frequencies[: self.by_time] = scales.frequencies(self.by_time)
-        if self.waves is not None:
-            self.waves.set_scales_(scales)
+        for part in (self.embed_gap, self.embed_next):
+            if part is not None:
+                part.waves.set_scales_(scales)
 
     def forward(
         self,
@@ -229,21 +245,15 @@ class EventModel(nn.Module):
         """Rows (..., d) of events of some types (...), gaps after the last one and until the next."""
         rows = self.embed(types)
         if self.embed_gap is not None:
-            rows = rows + self.embed_gap(self._gap_features(gaps))
+            rows = rows + self.embed_gap(gaps, self._scaled_log(gaps))
         if self.embed_next is not None:
-            rows = rows + self.embed_next(self._gap_features(ahead))
+            rows = rows + self.embed_next(ahead, self._scaled_log(ahead))
         embedded: Tensor = self.dropout(self.norm(rows))
         return embedded
 
-    def _gap_features(self, gaps: Tensor) -> Tensor:
-        """Bochner features, the log in units of its deviation, and whether there is a gap at all."""
-        assert_waves = self.waves
-        if assert_waves is None:
-            raise RuntimeError("a model without waves has no gaps to embed")
-        log = (self.gap_of(gaps).log() - self.gap_center.double()) / self.gap_spread.double()
-        numbers = torch.stack([log, (gaps > 0).double()], -1).to(self.frequencies.dtype)
-        scaled = assert_waves(gaps) * math.sqrt(len(assert_waves.log_frequencies))
-        return torch.cat([scaled, numbers], -1)
+    def _scaled_log(self, gaps: Tensor) -> Tensor:
+        """The log of gaps, in deviations from the mean of the training set."""
+        return (self.gap_of(gaps).log() - self.gap_center.double()) / self.gap_spread.double()
 
     def _predict(self, rows: Tensor) -> NextEvent:
         types = self.predict_type(rows)

@@ -41,6 +41,7 @@ _FAMILIES = {
     "made": (".made", "made_tasks"),
     "rl": (".rl.sets", "rl_tasks"),
     "events": (".events.tasks", "event_tasks"),
+    "lm": (".language.tasks", "language_tasks"),
 }
 _HOMES = {"Batch": ".examples"}  # other names are those of series
 

@@ -12,12 +12,14 @@ from typing import Any
 # passed on, for those who train
 from ..tasks.classification.settings import RunConfig as RunConfig
 from ..tasks.events.settings import EventConfig as EventConfig
+from ..tasks.language.settings import LanguageConfig as LanguageConfig
 from ..tasks.rl.settings import DecisionConfig as DecisionConfig
 from ..tasks.settings import PLACE_FIELDS as PLACE_FIELDS
 from ..tasks.settings import EngineConfig as EngineConfig
 from ..tasks.settings import digest as digest
 
-KINDS: tuple[type[EngineConfig], ...] = (RunConfig, DecisionConfig, EventConfig)  # that `--help` shows
+# that `--help` shows
+KINDS: tuple[type[EngineConfig], ...] = (RunConfig, DecisionConfig, EventConfig, LanguageConfig)
 CHOICES = RunConfig.CHOICES
 
 
@@ -44,10 +46,12 @@ def panels(*kinds: type[EngineConfig]) -> dict[str, dict[str, dataclasses.Field[
     """The fields that stand in panels of `--help`, by panel and name; of several kinds of settings
     that share a field, the first one's."""
     found: dict[str, dict[str, dataclasses.Field[object]]] = {}
+    seen: set[str] = set()
     for kind in kinds:
         for name, field in _fields(kind).items():
-            if panel := field.metadata.get("panel"):
-                found.setdefault(panel, {}).setdefault(name, field)
+            if name not in seen and (panel := field.metadata.get("panel")):
+                found.setdefault(panel, {})[name] = field
+                seen.add(name)
     return found
 
 

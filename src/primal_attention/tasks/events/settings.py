@@ -24,7 +24,7 @@ ROTATING = ("linear", "primal", "softmax")  # attentions that know times
 
 @dataclass(frozen=True, kw_only=True)
 class EventConfig(EngineConfig):
-    """The settings of one run. `time` says where the model sees times: in the kernel, as input, in
+    """The settings of one run. `time_in` says where the model sees times: in the kernel, as input, in
     both, or nowhere ("order"). With `known_time` the time of the predicted event is given. The loss
     is that of the types plus `gap_weight` times that of the gaps, in nats for each event. A share
     `validation_fraction` of the training sequences chooses the epoch; the test set is read once.
@@ -35,7 +35,7 @@ class EventConfig(EngineConfig):
     CHOICES: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **EngineConfig.CHOICES,
         "weights": ("tied",),
-        "time": ("both", "input", "kernel", "order"),
+        "time_in": ("both", "input", "kernel", "order"),
         "start": ("random", "cooccurrence"),
     }
     RULES: ClassVar[Mapping[str, Rule]] = {
@@ -55,14 +55,14 @@ class EventConfig(EngineConfig):
     heads: int = other(EngineConfig, "heads", 4)
     feedforward: int = other(EngineConfig, "feedforward", 128)
 
-    epochs: int = other(EngineConfig, "epochs", 12)
+    epochs: int = other(EngineConfig, "epochs", 6)
     batch_size: int = other(EngineConfig, "batch_size", 32)
     lr: float = other(EngineConfig, "lr", 3e-3)
     weight_decay: float = other(EngineConfig, "weight_decay", 0.01)
     clip: float | None = other(EngineConfig, "clip", 1.0)
     schedule: str = other(EngineConfig, "schedule", "cosine")
 
-    time: str = of_events("both", "Where the model sees times: both, input, kernel or order.")
+    time_in: str = of_events("both", "Where the model sees times: both, input, kernel or order.")
     known_time: bool = of_events(
         False, "The time of the predicted event is known.", flag="--known-time"
     )
@@ -87,6 +87,6 @@ class EventConfig(EngineConfig):
 
     def model_options(self) -> dict[str, Any]:
         """Those of `EventModel`."""
-        names = ("attention", "time", "known_time", "width", "heads", "feedforward", "mixture")
+        names = ("attention", "known_time", "width", "heads", "feedforward", "mixture")
         options = {name: getattr(self, name) for name in (*names, "waves", "dropout", "activation")}
-        return options | {"attention_options": self.attention_options()}
+        return options | {"time": self.time_in, "attention_options": self.attention_options()}
