@@ -9,7 +9,7 @@ import typer
 
 from ..grammar import parse_options, parse_seeds
 from ..version import __version__
-from . import adapt, bench, convert, cost, learn, report, reproduce, rl, spectrum, sweep
+from . import adapt, bench, convert, cost, generate, learn, report, reproduce, rl, spectrum, sweep
 from .data import data_app
 from .options import (
     USUAL_ATTENTION,
@@ -127,7 +127,7 @@ def list_(as_json: AsJson = False) -> None:
     show_json(list_json(attentions, tasks)) if as_json else show_list(attentions, tasks)
 
 
-for module in (adapt, bench, convert, cost, learn, spectrum, report, reproduce, sweep):
+for module in (adapt, bench, convert, cost, generate, learn, spectrum, report, reproduce, sweep):
     name = module.__name__.rpartition(".")[2]  # that of its command, too
     app.command(epilog=getattr(module, "EPILOG", None))(getattr(module, name))
 data_app.command(epilog=rl.EPILOG)(rl.collect)

@@ -59,6 +59,25 @@ def go_on(
     return out, tuple(after)
 
 
+def check_rotation(encoder: Encoder, pairs: int) -> None:
+    """Raise unless all attentions can be turned by times or positions, in at least one pair of
+    coordinates of every head."""
+    for layer in encoder.layers:
+        attention = layer.attention
+        if not getattr(attention, "has_rotation", False):
+            raise ValueError(
+                f"{type(attention).__name__} knows no times or positions; expected 'primal' with "
+                "tied weights, 'linear' or 'softmax'"
+            )
+        if (weights := getattr(attention, "weights", "tied")) != "tied":
+            raise ValueError(
+                f"a primal layer that is turned by times has weights={weights!r}; expected "
+                'weights="tied"'
+            )
+    if pairs < 1:
+        raise ValueError("a head has one coordinate; expected two at least, which times can turn")
+
+
 def check_causal(names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> None:
     """Raise unless all attentions have a causal form, and no option is about it."""
     for name in [] if isinstance(names, str) else names:

@@ -13,7 +13,7 @@ from ..attention.base import check_positive
 from ..attention.rotation import Rotation
 from ..names import check_choice
 from ..theory.time import BochnerTime, TimeScales
-from .causal import CausalLayer, check_causal, first_states, go_on
+from .causal import CausalLayer, check_causal, check_rotation, first_states, go_on
 from .dropout import Dropout
 from .embedding import TokenEmbedding
 from .encoder import Activation, make_encoder
@@ -144,10 +144,12 @@ class EventModel(nn.Module):
         self.predict_type = nn.Linear(width, types, **place)
         self.predict_gap = None if known_time else nn.Linear(width, 3 * mixture, **place)
         pairs = width // heads // 2
-        by_time = pairs // 2 if time in ("both", "kernel") else 0
+        by_time = -(-pairs // 2) if time in ("both", "kernel") else 0
+        check_rotation(self.encoder, pairs)
         order = TimeScales(SHORTEST_POSITION, LONGEST_POSITION)
         self.by_time = by_time
-        start = torch.cat([torch.ones(by_time), order.frequencies(max(pairs - by_time, 1))])
+        by_order = [order.frequencies(pairs - by_time)] if pairs > by_time else []
+        start = torch.cat([torch.ones(by_time, dtype=torch.float64), *by_order])
         kind = {"device": device, "dtype": dtype or torch.get_default_dtype()}
         self.register_buffer("frequencies", start.to(**kind))
         for name in GapScales._fields:

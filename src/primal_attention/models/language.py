@@ -13,7 +13,7 @@ from ..attention.base import check_positive
 from ..attention.rotation import Rotation
 from ..names import check_choice
 from ..theory.time import TimeScales
-from .causal import CausalLayer, check_causal, first_states, go_on
+from .causal import CausalLayer, check_causal, check_rotation, first_states, go_on
 from .dropout import Dropout
 from .embedding import TokenEmbedding
 from .encoder import Activation, make_encoder
@@ -79,6 +79,8 @@ class LanguageModel(nn.Module):
             norm="pre", layer=CausalLayer, primal={"weights": "tied"},
             settings={"max_length": max_length, "causal": True}, **place,
         )  # fmt: skip
+        if positions == "rotary":
+            check_rotation(self.encoder, self.pairs)
         self.bias = nn.Parameter(torch.zeros(vocabulary, **place))
 
     @property

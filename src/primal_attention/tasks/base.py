@@ -90,6 +90,10 @@ class Task(ABC):
 
         return SeriesReader.fit(train, settings)
 
+    def bound(self, settings: Any) -> Task:
+        """The task with the data that the settings of a run name, where its name does not."""
+        return self
+
     def model(self, settings: RunConfig, shape: Mapping[str, int]) -> nn.Module:
         """The model of a run's settings, with random weights, for what the reader has found."""
         from ..models.build import build_model

@@ -178,6 +178,11 @@ class Objective(ABC, Generic[Config, Batch]):
     def load(cls, task: Task, config: Config) -> Self:
         """Read the data of a run."""
 
+    def reading(self) -> dict[str, Any] | None:
+        """How a trained model reads new data: what the training part has taught, for reader.json;
+        None where a model alone has no use."""
+        return None
+
     @property
     def selection_facts(self) -> dict[str, str]:
         """On what the best epoch is chosen, for best.json."""

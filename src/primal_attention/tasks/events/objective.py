@@ -10,6 +10,7 @@ import numpy as np
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from ...models.cooccurrence import cooccurrence_
 from ...models.events import EventModel
 from ...runs.errors import NotFiniteError
 from ..base import Task
@@ -63,6 +64,10 @@ class Events(Objective[EventConfig, EventBatch]):
         prints = {"train": whole.fingerprint()}
         return cls(config, kept, held_out, test=test, fingerprints=prints)
 
+    def reading(self) -> dict[str, Any]:
+        """How new tables are read."""
+        return {"reads": "events", "names": list(self.train.names)}
+
     @property
     def selection_facts(self) -> dict[str, str]:
         return {"split": "validation"}
@@ -70,6 +75,8 @@ class Events(Objective[EventConfig, EventBatch]):
     def model(self) -> EventModel:
         model = EventModel(len(self.train.names), **self.config.model_options())
         model.set_scales_(self.train.time_scales(), self.train.gap_scales())
+        if self.config.start == "cooccurrence":
+            cooccurrence_(model.embed, self.train.types)
         return model
 
     def batches(self, number: int) -> list[list[int]]:

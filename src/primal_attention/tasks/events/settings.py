@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from ..files import FileConfig
 from ..settings import (
     NOT_NEGATIVE,
     EngineConfig,
@@ -23,7 +24,7 @@ ROTATING = ("linear", "primal", "softmax")  # attentions that know times
 
 
 @dataclass(frozen=True, kw_only=True)
-class EventConfig(EngineConfig):
+class EventConfig(FileConfig):
     """The settings of one run. `time_in` says where the model sees times: in the kernel, as input, in
     both, or nowhere ("order"). With `known_time` the time of the predicted event is given. The loss
     is that of the types plus `gap_weight` times that of the gaps, in nats for each event. A share
@@ -39,7 +40,7 @@ class EventConfig(EngineConfig):
         "start": ("random", "cooccurrence"),
     }
     RULES: ClassVar[Mapping[str, Rule]] = {
-        **EngineConfig.RULES,
+        **FileConfig.RULES,
         **dict.fromkeys(("mixture", "waves"), least(1)),
         "gap_weight": NOT_NEGATIVE,
         "validation_fraction": (lambda v: is_number(v) and 0 < v < 1, "a number in (0, 1)"),

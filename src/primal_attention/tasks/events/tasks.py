@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..folders import data_folder
+from ..files import named_files
 from ..placed import PlacedTask, name_the_folder, named_folder
 from .settings import EventConfig
 
@@ -71,17 +72,23 @@ class PairTask(EventTask):
 
 @dataclass(frozen=True, kw_only=True)
 class TableTask(EventTask):
-    """A table of (sequence, time, type): `train.csv` and perhaps `test.csv` in the data folder, or in
-    `events` in it. Without a test set a part of the sequences is held out, as always, and is what
-    the figures are of."""
+    """A table of (sequence, time, type): the file that `--data` names and perhaps that of `--test`, or
+    `train.csv` and perhaps `test.csv` in the data folder. Without a test set the figures are those
+    of the sequences that are held out."""
 
     any_data: bool = True
+    files: Mapping[str, Path] = field(default_factory=dict)
 
-    def places(self, data_dir: Path | str | None) -> dict[str, Path]:
+    def bound(self, settings: EventConfig) -> TableTask:
+        return replace(self, files=named_files(settings))
+
+    def places(self, data_dir: Path | str | None) -> Mapping[str, Path]:
+        if self.files:
+            return self.files
         root = data_folder(data_dir)
         found = {}
         for split in self.splits if root is not None else ():
-            paths = [f / f"{split}.{end}" for f in (root, root / "events") for end in TABLES]
+            paths = [Path(str(root)) / f"{split}.{end}" for end in TABLES]
             if path := next((path for path in paths if path.is_file()), None):
                 found[split] = path
         return found
@@ -91,12 +98,14 @@ class TableTask(EventTask):
 
         known = None
         if split == "test":  # what happens is what happened in training
-            known = read_table(self.places(place.parent)["train"]).names
+            train = self.files.get("train") or self.places(place.parent)["train"]
+            known = read_table(train).names
         return read_table(place, known)
 
     def how_to_get(self, data_dir: Path | str | None, missing: Sequence[str]) -> str:
-        where = f"{named_folder(data_dir)}/{missing[0]}.csv"
-        return f"expected {where} with sequence, time, type{name_the_folder(data_dir)}"
+        if self.files:
+            return "no test set was named; expected --test FILE"
+        return "expected --data FILE, a table with the columns sequence, time and type"
 
 
 def event_tasks() -> list[EventTask]:
@@ -116,6 +125,6 @@ def event_tasks() -> list[EventTask]:
         ),
         TableTask(
             "events/csv", "your own table of (sequence, time, type)", {"default": {}},
-            facts="train.csv, perhaps test.csv",
+            facts="--data FILE, perhaps --test FILE",
         ),
     ]  # fmt: skip

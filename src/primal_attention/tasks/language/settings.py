@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from ..files import FileConfig
 from ..settings import LEAST_ONE_OR_NONE, EngineConfig, Rule, least, other, setting
 
 of_text = partial(setting, "Tasks lm/...")
@@ -14,7 +15,7 @@ ROTATING = ("linear", "primal", "softmax")  # attentions that know positions by 
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageConfig(EngineConfig):
+class LanguageConfig(FileConfig):
     """The settings of one run. A text is cut into pieces of `length` tokens, in training and in
     evaluation. `vocabulary` bounds the number of tokens, the most frequent ones of the training
     text: perplexities of different vocabularies do not compare. `place` is what tells positions:
@@ -31,7 +32,7 @@ class LanguageConfig(EngineConfig):
         "start": ("random", "cooccurrence"),
     }
     RULES: ClassVar[Mapping[str, Rule]] = {
-        **EngineConfig.RULES,
+        **FileConfig.RULES,
         "length": least(2),
         "window": least(1),
         "vocabulary": LEAST_ONE_OR_NONE,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..base import DataError
+from ..files import named_files
 from ..folders import data_folder
 from ..placed import PlacedTask, name_the_folder, named_folder
 from .settings import LanguageConfig
@@ -15,11 +17,15 @@ if TYPE_CHECKING:
     from .objective import Language
 
 SPLITS = ("train", "validation", "test")
-# as published with the authors' code: six causal layers, the last one primal
+# As published with the authors' code, for softmax*5,primal: batches of 64 pieces of 512 tokens,
+# 150,000 steps. Of Adam, the decay of second moments there is 0.98, here 0.999.
 PAPER: dict[str, Any] = {
-    "weights": "free", "feature_map": "cosine", "rank": 30, "eta": 0.1, "place": "learned",
+    "weights": "free", "feature_map": "cosine", "rank": 30, "eta": 0.1, "place": "sinusoidal",
+    "width": 512, "heads": 8, "feedforward": 2048, "activation": "relu", "length": 512,
+    "batch_size": 64, "epoch_steps": 1500, "epochs": 100, "optimizer": "adam", "lr": 1e-3,
+    "schedule": "root", "warmup_steps": 6000, "clip": None,
 }  # fmt: skip
-SHARES = {"validation": (0.9, 0.95), "test": (0.95, 1.0), "train": (0.0, 0.9)}  # of one text
+HELD_OUT = 0.05  # of the lines of a text, for each of validation and test
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,48 +75,58 @@ class WikiText(TextTask):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnText(TextTask):
-    """In the data folder `train.txt`, and perhaps `validation.txt` and `test.txt`; where these are
-    not there, the last tenth of the lines of `train.txt`, half for each, is not trained on."""
+    """The text that `--data` names, or `train.txt` in the data folder. Its last lines are not trained
+    on: a twentieth of them chooses the epoch, and another is the test set, unless `--test`, or
+    `test.txt`, is there."""
 
     any_data: bool = True
+    files: Mapping[str, Path] = field(default_factory=dict)
+
+    def bound(self, settings: LanguageConfig) -> OwnText:
+        return replace(self, files=named_files(settings))
 
     def places(self, data_dir: Path | str | None) -> dict[str, Path]:
-        root = data_folder(data_dir)
-        if root is None:
-            return {}
-        return self._parts({split: root / f"{split}.txt" for split in self.splits})
-
-    def _parts(self, files: dict[str, Path]) -> dict[str, Path]:
-        found = {split: path for split, path in files.items() if path.is_file()}
+        found = dict(self.files)
+        if not found and (root := data_folder(data_dir)) is not None:
+            paths = {split: root / f"{split}.txt" for split in ("train", "test")}
+            found = {split: path for split, path in paths.items() if path.is_file()}
         if "train" in found:
-            for split in self.splits:
-                found.setdefault(split, found["train"])
+            found = {split: found["train"] for split in self.splits} | found
         return found
+
+    def load(
+        self, data_dir: Path | str | None = None, *, splits: Sequence[str] | None = None
+    ) -> dict[str, str]:
+        places = self.places(data_dir)
+        texts = super().load(data_dir, splits=splits)
+        apart = len(set(places.values())) > 1  # the test set has a text of its own
+        return {
+            split: text if split == "test" and apart else part(text, split, apart)
+            for split, text in texts.items()
+        }
 
     def read(self, place: Path, split: str) -> str:
         from .text import read_text
 
-        text = read_text(place)
-        others = self._parts({s: place.with_name(f"{s}.txt") for s in self.splits})
-        shared = [s for s in self.splits if others.get(s, place) == place]
-        return text if shared == [split] else _share(text, split, shared)
+        return read_text(place)
 
     def how_to_get(self, data_dir: Path | str | None, missing: Sequence[str]) -> str:
-        where = f"{named_folder(data_dir)}/train.txt"
-        return f"expected {where}, any text{name_the_folder(data_dir)}"
+        return "expected --data FILE, any text"
 
 
-def _share(text: str, split: str, shared: Sequence[str]) -> str:
-    """The lines of a text that are those of a split; one that has a text of its own leaves its share
-    to the training part."""
+def part(text: str, split: str, apart: bool = False) -> str:
+    """The lines of a text that are those of a split; where the test set is apart, only the last
+    twentieth is kept from training."""
     lines = text.splitlines(keepends=True)
-    first, last = SHARES[split]
-    if split == "train":
-        last = 0.9 if "validation" in shared else 0.95 if "test" in shared else 1.0
-    elif "validation" not in shared or "test" not in shared:
-        first = 0.95
-        last = 1.0
-    return "".join(lines[int(first * len(lines)) : int(last * len(lines))])
+    first, last = (1 - 2 * HELD_OUT, 1 - HELD_OUT) if not apart else (1 - HELD_OUT, 1.0)
+    ends = {"train": (0.0, first), "validation": (first, last), "test": (last, 1.0)}[split]
+    begin, end = (round(share * len(lines)) for share in ends)
+    if begin >= end:
+        raise DataError(
+            f"the text has {len(lines)} lines; expected at least {round(1 / HELD_OUT)}, so that "
+            "some can choose the epoch and some can test"
+        )
+    return "".join(lines[begin:end])
 
 
 def language_tasks() -> list[TextTask]:
@@ -128,6 +144,6 @@ def language_tasks() -> list[TextTask]:
         ),
         OwnText(
             "lm/text", "the next token of your own text", {"default": {}, "paper": PAPER},
-            facts="train.txt, perhaps validation.txt and test.txt",
+            facts="--data FILE, perhaps --test FILE",
         ),
     ]  # fmt: skip

@@ -53,12 +53,16 @@ class Vocabulary:
         known = self._numbers
         return np.array([known.get(token, 0) for token in _tokens(text, self.kind)], dtype=np.int64)
 
-    def decode(self, numbers: Iterable[int]) -> str:
-        """The text; lines end where a token says so."""
-        words = [self.words[number] for number in numbers]
+    def piece(self, number: int) -> str:
+        """What a token adds to a text: words come with the space before them."""
+        word = self.words[number]
         if self.kind == "characters":
-            return "".join(words)
-        return " ".join("\n" if word == END else word for word in words).replace(" \n ", "\n")
+            return word
+        return "\n" if word == END else f" {word}"
+
+    def decode(self, numbers: Iterable[int]) -> str:
+        """The text of tokens."""
+        return "".join(map(self.piece, numbers))
 
     def to_dict(self) -> dict[str, Any]:
         return {"reads": "text", "tokens": self.kind, "words": list(self.words)}
