@@ -57,9 +57,7 @@ def test_the_output_is_that_of_the_kernel(kind, causal):
     """o_i is linear in what is mixed, with weights `<R_i a_i, R_j b_j>`."""
     layer = build(kind, causal=causal)
     x, times = draw()
-    out, weights = layer(
-        x, rotation=rotation(times), need_weights=True, average_attn_weights=False
-    )
+    out, weights = layer(x, rotation=rotation(times), need_weights=True, average_attn_weights=False)
     plain = layer(x, need_weights=True, average_attn_weights=False)[1]
     assert not torch.allclose(weights, plain)
     if kind.startswith("primal"):
@@ -94,7 +92,9 @@ def test_a_shift_of_all_times_changes_nothing(kind, causal):
     layer = build(kind, causal=causal)
     x, times = draw()
     out = layer(x, rotation=rotation(times))[0]
-    torch.testing.assert_close(layer(x, rotation=rotation(times - 1.5e9))[0], out, rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        layer(x, rotation=rotation(times - 1.5e9))[0], out, rtol=0, atol=1e-6
+    )
     other = layer(x, rotation=rotation(times + times.frac()))[0]
     assert not torch.allclose(other, out, atol=1e-3)  # not a shift
 

@@ -85,7 +85,5 @@ def test_what_is_no_corpus():
     with pytest.raises(ValueError, match="window is 0"):
         pa.cooccurrence_(embedding, CORPUS, 0)
     with pytest.raises(ValueError, match="expected directed=True"):
-        pa.cooccurrence_(
-            embedding, CORPUS, attention=pa.make_attention("softmax", 4, 1)
-        )
+        pa.cooccurrence_(embedding, CORPUS, attention=pa.make_attention("softmax", 4, 1))
     assert math.isfinite(float(embedding.weight.detach().sum()))

@@ -10,8 +10,9 @@ from primal_attention.theory.sparse import SparseKernel
 
 def kernel(rows=40, columns=30, entries=150, seed=0):
     g = torch.Generator().manual_seed(seed)
-    at = torch.randint(rows, (entries,), generator=g), torch.randint(
-        columns, (entries,), generator=g
+    at = (
+        torch.randint(rows, (entries,), generator=g),
+        torch.randint(columns, (entries,), generator=g),
     )
     values = torch.randn(entries, generator=g, dtype=torch.float64)
     dense = torch.zeros(rows, columns, dtype=torch.float64).index_put_(at, values, accumulate=True)

@@ -20,7 +20,8 @@ def generate(
     *,
     tokens: Annotated[int, typer.Option(help="How many tokens to add.")] = 100,
     temperature: Annotated[
-        float, typer.Option(help="Below 1 more likely tokens, above 1 more surprising; 0 = likeliest.")
+        float,
+        typer.Option(help="Below 1 more likely tokens, above 1 more surprising; 0 = likeliest."),
     ] = 0.8,
     top: Annotated[
         int | None, typer.Option(help="Draw from so many likeliest tokens.", show_default="all")

@@ -108,9 +108,7 @@ def tied_weights(phi: Tensor, dual: Tensor, scale: Tensor) -> Tensor:
     return sums.flip(1)
 
 
-def tied_ratio(
-    phi: Tensor, weights: Tensor, sums: Tensor, turned: Tensor | None = None
-) -> Tensor:
+def tied_ratio(phi: Tensor, weights: Tensor, sums: Tensor, turned: Tensor | None = None) -> Tensor:
     """Scores of the points phi (B, z, h, N, m) with positive features and tied weights, divided by
     `phi_q (Phi_k^T 1)` and `phi_k (Phi_q^T 1)`. `sums` (B, z, h, m) are c times the sums of phi_q
     and phi_k over the context: the constant c cancels. `turned` takes the place of phi in the

@@ -105,9 +105,7 @@ def _counts(
         together = which[:-k] == which[k:]
         pairs = tokens[:-k][together] * vocabulary + tokens[k:][together]
         found, times = np.unique(pairs, return_counts=True)
-        places, counts = _add(
-            np.concatenate([places, found]), np.concatenate([counts, times / k])
-        )
+        places, counts = _add(np.concatenate([places, found]), np.concatenate([counts, times / k]))
     return places, counts
 
 

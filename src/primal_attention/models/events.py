@@ -78,7 +78,10 @@ class EventModel(nn.Module):
 
     - in the kernel: features of queries and keys are rotated by w_i t, so that the kernel depends
       on the time between two events (primal with tied weights, linear, softmax);
-    - as input: Bochner features of the gap before the event, and the log of that gap.
+    - as input: Bochner features of the gap before the event, the log of that gap, and the log of the
+      time since the first event.
+
+    The log of the number of events so far is an input always: a mean over the past does not tell it.
 
     `time` is "both", one of "kernel" and "input", or "order": then positions turn the features and
     no time is seen, except by the gaps that are predicted. Half of the pairs of a head are turned
@@ -133,6 +136,7 @@ class EventModel(nn.Module):
         seen = time in ("both", "input")
         self.embed_gap = GapInput(waves, width, **place) if seen else None
         self.embed_next = GapInput(waves, width, **place) if known_time else None
+        self.embed_past = nn.Linear(1 + seen, width, **place)
         self.norm = nn.LayerNorm(width, **place)
         self.dropout = Dropout(dropout)
         self.encoder = make_encoder(
@@ -191,6 +195,8 @@ class EventModel(nn.Module):
             pack(types, padding)[0],
             packing.pack(elapsed - before),
             packing.pack(known[..., 1] - known[..., 0]),
+            packing.pack(elapsed),
+            packing.pack(self._order(elapsed, 0)),
         )
         rows = self.encoder(rows, packing._replace(rotation=rotation))
         rows = packing.unpack_zeroed(rows)
@@ -220,8 +226,10 @@ class EventModel(nn.Module):
         last = memory.last if memory.events else times[:, 0]
         before = torch.cat([last.unsqueeze(-1), times[:, :-1]], 1)
         ahead = times if next_times is None else next_times.double()
-        rows = self._embed(types, times - before, ahead - times)
-        rotation = self._rotation(times - first.unsqueeze(-1), memory.events)
+        elapsed = times - first.unsqueeze(-1)
+        order = self._order(elapsed, memory.events)
+        rows = self._embed(types, times - before, ahead - times, elapsed, order)
+        rotation = self._rotation(elapsed, memory.events)
         rows, after = go_on(self.encoder, rows, memory.layers, rotation)
         seen = memory.events + types.shape[1]
         return self._predict(rows), EventMemory(after, first, times[:, -1], seen)
@@ -234,8 +242,8 @@ class EventModel(nn.Module):
 
     def _rotation(self, elapsed: Tensor, events: int) -> Rotation | None:
         """By time and by order, of events at times (B, N) that come after so many others."""
-        order = torch.arange(elapsed.shape[1], dtype=torch.float64, device=elapsed.device) + events
-        by_order = Rotation.of(order.expand(1, -1), self.frequencies[self.by_time :])
+        order = self._order(elapsed[:1], events)
+        by_order = Rotation.of(order, self.frequencies[self.by_time :])
         by_order = Rotation(*(wave.expand(len(elapsed), -1, -1) for wave in by_order))
         if not self.by_time:
             return by_order
@@ -243,9 +251,20 @@ class EventModel(nn.Module):
         both = zip(by_time, by_order, strict=True)
         return Rotation(*(torch.cat(waves, -1) for waves in both))
 
-    def _embed(self, types: Tensor, gaps: Tensor, ahead: Tensor) -> Tensor:
-        """Rows (..., d) of events of some types (...), gaps after the last one and until the next."""
-        rows = self.embed(types)
+    def _order(self, like: Tensor, events: int) -> Tensor:
+        """The number of events before each, (B, N), where so many came before the first."""
+        order = torch.arange(like.shape[1], dtype=torch.float64, device=like.device) + events
+        return order.expand(len(like), -1)
+
+    def _embed(
+        self, types: Tensor, gaps: Tensor, ahead: Tensor, elapsed: Tensor, order: Tensor
+    ) -> Tensor:
+        """Rows (..., d) of events of some types (...), gaps after the last one and until the next,
+        times since the first one, and numbers of events before."""
+        past = [order.log1p() / math.log(LONGEST_POSITION)]
+        if self.embed_gap is not None:
+            past.append(self._scaled_log(elapsed))
+        rows = self.embed(types) + self.embed_past(torch.stack(past, -1).to(self.frequencies.dtype))
         if self.embed_gap is not None:
             rows = rows + self.embed_gap(gaps, self._scaled_log(gaps))
         if self.embed_next is not None:

@@ -32,8 +32,9 @@ class LanguageMemory(NamedTuple):
 
 
 class LanguageModel(nn.Module):
-    """The next token from all before it: `p(x_{i+1} | x_1 .. x_i) = softmax(E y_i + b)` with the
-    embedding E itself as the last map.
+    """The next token from all before it: `p(x_{i+1} | x_1 .. x_i) = softmax(E W y_i + b)` with the
+    embedding E itself as the last map; W turns a row away from the token that it began as, which
+    would else be the likeliest one at the start.
 
     `positions` "rotary" turns queries and keys by their positions inside the kernel (primal with
     tied weights, linear, softmax) and has no longest text; "learned" and "sinusoidal" add a row of
@@ -81,6 +82,7 @@ class LanguageModel(nn.Module):
         )  # fmt: skip
         if positions == "rotary":
             check_rotation(self.encoder, self.pairs)
+        self.readout = nn.Linear(width, width, bias=False, **place)
         self.bias = nn.Parameter(torch.zeros(vocabulary, **place))
 
     @property
@@ -172,4 +174,4 @@ class LanguageModel(nn.Module):
         return Rotation(*(wave.expand(len(tokens), -1, -1) for wave in rotation))
 
     def _predict(self, rows: Tensor) -> Tensor:
-        return F.linear(rows, self.embed.weight, self.bias)
+        return F.linear(self.readout(rows), self.embed.weight, self.bias)

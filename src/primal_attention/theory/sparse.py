@@ -52,4 +52,3 @@ class SparseKernel(Kernel):
 
     def _transposed_times(self, columns: Tensor) -> Tensor:
         return self._transposed @ columns
-

@@ -1,5 +1,4 @@
-"""Event files: two text files with a line for each sequence, or one table of (sequence, time, type).
-"""
+"""Event files: two text files with a line for each sequence, or one table of (sequence, time, type)."""
 
 from __future__ import annotations
 
@@ -17,9 +16,7 @@ from .sets import EventSet, Floats, Integers
 COLUMNS = ("sequence", "time", "type")
 
 
-def read_pair(
-    event_file: Path, time_file: Path, names: Sequence[str], name: str = ""
-) -> EventSet:
+def read_pair(event_file: Path, time_file: Path, names: Sequence[str], name: str = "") -> EventSet:
     """Types, numbers from 1 on, in one file and times in another: a line for each sequence, numbers
     between spaces. Sequences of one event are left out: there is nothing to predict."""
     types = [_numbers(event_file, i, line, np.int64) for i, line in _lines(event_file)]

@@ -25,7 +25,7 @@ Integers = npt.NDArray[np.int64]
 @dataclass(frozen=True, eq=False)
 class EventSet:
     """Sequences of events, each with times (N,) that do not decrease and types (N,), which are
-    indices into `names`. Every sequence has at least two events: one to predict."""
+    indices into `names`. Of a sequence all events but the first are predicted."""
 
     name: str
     times: tuple[Floats, ...]
@@ -71,20 +71,24 @@ class EventSet:
         """Of the gaps that are not zero; half the smallest one stands for a gap of zero."""
         positive = self.gaps[self.gaps > 0]
         if not len(positive):
-            raise DataError(f"all events of a sequence of {self.name} happen at once; expected gaps")
+            raise DataError(
+                f"all events of a sequence of {self.name} happen at once; expected gaps"
+            )
         log = np.log(positive)
         return GapScales(float(log.mean()), max(float(log.std()), 0.1), float(positive.min()) / 2)
 
 
 def check_sequence(what: str, times: Floats, types: Integers, known: int) -> None:
     """Raise unless it is a sequence of events."""
-    if len(times) != len(types) or len(times) < 2:
+    if len(times) != len(types) or not len(times):
         raise DataError(
-            f"{what} has {len(times)} times and {len(types)} types; expected as many, at least two"
+            f"{what} has {len(times)} times and {len(types)} types; expected as many, at least one"
         )
     if not np.isfinite(times).all():
         where = int(np.argmin(np.isfinite(times)))
-        raise DataError(f"{what} has the time {times[where]} at event {where + 1}; expected numbers")
+        raise DataError(
+            f"{what} has the time {times[where]} at event {where + 1}; expected numbers"
+        )
     steps = np.diff(times)
     if (steps < 0).any():
         where = int(np.argmax(steps < 0))

@@ -56,8 +56,10 @@ class EventConfig(FileConfig):
     heads: int = other(EngineConfig, "heads", 4)
     feedforward: int = other(EngineConfig, "feedforward", 128)
 
-    epochs: int = other(EngineConfig, "epochs", 6)
-    batch_size: int = other(EngineConfig, "batch_size", 32)
+    dropout: float = other(EngineConfig, "dropout", 0.0)
+
+    epochs: int = other(EngineConfig, "epochs", 4)
+    batch_size: int = other(EngineConfig, "batch_size", 8)
     lr: float = other(EngineConfig, "lr", 3e-3)
     weight_decay: float = other(EngineConfig, "weight_decay", 0.01)
     clip: float | None = other(EngineConfig, "clip", 1.0)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..folders import data_folder
 from ..files import named_files
+from ..folders import data_folder
 from ..placed import PlacedTask, name_the_folder, named_folder
 from .settings import EventConfig
 

@@ -58,9 +58,7 @@ class LanguageConfig(FileConfig):
     vocabulary: int | None = of_text(None, "Most tokens that are known; none = all of the text.")
     length: int = of_text(128, "Tokens of a piece of text.")
     place: str = of_text("rotary", "What tells positions: rotary, learned or sinusoidal.")
-    start: str = of_text(
-        "random", "Embeddings start random, or at the cooccurrence of tokens."
-    )
+    start: str = of_text("random", "Embeddings start random, or at the cooccurrence of tokens.")
     window: int = of_text(5, "Distance of tokens that counts as cooccurrence.")
 
     def check_settings(self) -> None:

@@ -91,7 +91,7 @@ class OwnText(TextTask):
             paths = {split: root / f"{split}.txt" for split in ("train", "test")}
             found = {split: path for split, path in paths.items() if path.is_file()}
         if "train" in found:
-            found = {split: found["train"] for split in self.splits} | found
+            found = dict.fromkeys(self.splits, found["train"]) | found
         return found
 
     def load(
