@@ -35,6 +35,10 @@ class GapScales(NamedTuple):
     least: float
 
 
+USUAL_SCALES = TimeScales(1.0, 1000.0)
+USUAL_GAPS = GapScales(0.0, 1.0, 1e-6)
+
+
 class EventMemory(NamedTuple):
     """What a stream has seen: the state of every layer, the time of the first and of the last event
     (B,) float64, and how many there were."""
@@ -78,10 +82,10 @@ class EventModel(nn.Module):
 
     - in the kernel: features of queries and keys are rotated by w_i t, so that the kernel depends
       on the time between two events (primal with tied weights, linear, softmax);
-    - as input: Bochner features of the gap before the event, the log of that gap, and the log of the
+    - as input: Bochner features of the gap before the event, the log of that gap, and that of the
       time since the first event.
 
-    The log of the number of events so far is an input always: a mean over the past does not tell it.
+    The log of the number of events so far is always an input: a mean over the past hides it.
 
     `time` is "both", one of "kernel" and "input", or "order": then positions turn the features and
     no time is seen, except by the gaps that are predicted. Half of the pairs of a head are turned
@@ -116,8 +120,8 @@ class EventModel(nn.Module):
         waves: int = 16,
         dropout: float = 0.1,
         activation: Activation = "gelu",
-        scales: TimeScales = TimeScales(1.0, 1000.0),
-        gaps: GapScales = GapScales(0.0, 1.0, 1e-6),
+        scales: TimeScales = USUAL_SCALES,
+        gaps: GapScales = USUAL_GAPS,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:

@@ -24,8 +24,8 @@ class SparseKernel(Kernel):
         for name, places, size in (("rows", rows, shape[0]), ("columns", columns, shape[1])):
             if len(places) and not 0 <= int(places.min()) <= int(places.max()) < size:
                 raise ValueError(
-                    f"{name} lie between {int(places.min())} and {int(places.max())}; expected 0 to "
-                    f"{size - 1}"
+                    f"{name} lie between {int(places.min())} and {int(places.max())}; expected 0 "
+                    f"to {size - 1}"
                 )
         matrix = torch.sparse_coo_tensor(
             torch.stack([rows, columns]), values, shape, check_invariants=False

@@ -51,8 +51,8 @@ class TimeScales(NamedTuple):
 
 
 def waves(times: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
-    """`cos w_i t` and `sin w_i t`, (..., c), of times (...) and frequencies (c,), in the type of the
-    frequencies; the phases are reduced in float64."""
+    """`cos w_i t` and `sin w_i t`, (..., c), of times (...) and frequencies (c,), in the type of
+    the frequencies; the phases are reduced in float64."""
     phases = times.double().unsqueeze(-1) * frequencies.double()
     phases = torch.remainder(phases, 2 * math.pi).to(frequencies.dtype)
     return phases.cos(), phases.sin()
@@ -116,8 +116,8 @@ class BochnerTime(nn.Module):
 
 
 class MercerTime(nn.Module):
-    """Mercer's theorem for periodic kernels as a feature map of time, (...) to (..., k (2 deg + 1)),
-    with one weight c_j for the cosine and the sine of a frequency:
+    """Mercer's theorem for periodic kernels as a feature map of time, (...) to
+    (..., k (2 deg + 1)), with one weight c_j for the cosine and the sine of a frequency:
 
         Phi_T(t) = [sqrt c_0, sqrt c_j cos(2 pi j t / T), sqrt c_j sin(2 pi j t / T)]_{j <= deg}
 

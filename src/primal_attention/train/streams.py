@@ -26,6 +26,12 @@ class Stored(NamedTuple):
     weights: dict[str, Any]
 
 
+def reads(run: Path) -> str | None:
+    """What a run reads, "events", "text" or another kind; None where it does not say."""
+    path = run / "reader.json"
+    return str(read_object(path).get("reads")) if path.is_file() else None
+
+
 def predict_events(run: Path, new: Path, out: IO[str]) -> int:
     """Write what a run of events expects after every sequence of a table; how many there were."""
     from ..tasks.events.predict import predict_table, trained_model

@@ -88,7 +88,7 @@ def test_the_published_files_are_found(tmp_path):
     folder.mkdir(parents=True)
     task = get_task("events/book_order")
     assert task.status(tmp_path).missing == ("train", "test")
-    with pytest.raises(DataError, match="event-1-train.txt"):
+    with pytest.raises(DataError, match=r"event-1-train\.txt"):
         task.load(tmp_path)
     write(folder / "event-1-train.txt", "1 2 1\n")
     (folder / "time-1-train.txt.gz").write_bytes(gzip.compress(b"0 1 2\n"))

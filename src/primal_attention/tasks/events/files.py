@@ -1,4 +1,4 @@
-"""Event files: two text files with a line for each sequence, or one table of (sequence, time, type)."""
+"""Event files: two text files with a line for each sequence, or a table (sequence, time, type)."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def read_table(path: Path, names: Sequence[str] | None = None) -> EventSet:
 def read_rows(
     path: Path, names: Sequence[str] | None = None, *, shortest: int = 2
 ) -> tuple[EventSet, tuple[str, ...]]:
-    """As `read_table`, and what the sequences are called. Those that are shorter than `shortest` are
-    left out."""
+    """As `read_table`, and what the sequences are called. Those shorter than `shortest` are left
+    out."""
     times: dict[str, list[float]] = {}
     types: dict[str, list[str]] = {}
     for number, sequence, time, kind in _rows(path):

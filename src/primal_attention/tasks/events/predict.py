@@ -29,7 +29,7 @@ def trained_model(
 
 @torch.inference_mode()
 def predict_table(model: EventModel, names: Sequence[str], new: Path, out: IO[str]) -> int:
-    """Write a line for each sequence of a table (sequence, time, type): the likeliest next type, the
+    """Write a line for each sequence of a table (sequence, time, type): the likeliest next type,
     quantiles of the time at which it comes, and the chance of every type. How many there were."""
     if model.known_time:
         raise DataError(

@@ -42,8 +42,8 @@ class EventTask(PlacedTask["EventSet"]):
 
 @dataclass(frozen=True, kw_only=True)
 class PairTask(EventTask):
-    """Under the data folder, `events/<folder>/event<part>-train.txt` and `time<part>-train.txt`, the
-    same with `-test`, each perhaps with `.gz`: a line for each sequence."""
+    """Under the data folder, `events/<folder>/event<part>-train.txt` and `time<part>-train.txt`,
+    the same with `-test`, each perhaps with `.gz`: a line for each sequence."""
 
     folder: str
     part: str = ""
@@ -72,9 +72,9 @@ class PairTask(EventTask):
 
 @dataclass(frozen=True, kw_only=True)
 class TableTask(EventTask):
-    """A table of (sequence, time, type): the file that `--data` names and perhaps that of `--test`, or
-    `train.csv` and perhaps `test.csv` in the data folder. Without a test set the figures are those
-    of the sequences that are held out."""
+    """A table of (sequence, time, type): the file that `--data` names and perhaps that of `--test`,
+    or `train.csv` and perhaps `test.csv` in the data folder. Without a test set the figures are
+    those of the sequences that are held out."""
 
     any_data: bool = True
     files: Mapping[str, Path] = field(default_factory=dict)

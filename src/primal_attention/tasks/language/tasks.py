@@ -75,9 +75,9 @@ class WikiText(TextTask):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnText(TextTask):
-    """The text that `--data` names, or `train.txt` in the data folder. Its last lines are not trained
-    on: a twentieth of them chooses the epoch, and another is the test set, unless `--test`, or
-    `test.txt`, is there."""
+    """The text that `--data` names, or `train.txt` in the data folder. Its last lines are not
+    trained on: a twentieth of them chooses the epoch, and another is the test set, unless `--test`,
+    or `test.txt`, is there."""
 
     any_data: bool = True
     files: Mapping[str, Path] = field(default_factory=dict)
