@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from .convert import revert_ as revert_
     from .convert import save as save
     from .convert import save_pretrained as save_pretrained
+    from .models.cooccurrence import cooccurrence_ as cooccurrence_
+    from .models.events import EventModel as EventModel
+    from .models.language import LanguageModel as LanguageModel
     from .theory import KSVD as KSVD
     from .theory import DenseKernel as DenseKernel
     from .theory import KernelFactors as KernelFactors
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
     from .theory import ksvd_residuals as ksvd_residuals
     from .theory.estimator import KernelSVD as KernelSVD
     from .theory.loss import ksvd_loss as ksvd_loss
+    from .theory.time import BochnerTime as BochnerTime
+    from .theory.time import MercerTime as MercerTime
     from .train.adapt import adapt_ as adapt_
     from .train.estimator import PrimalFormerClassifier as PrimalFormerClassifier
     from .train.estimator import PrimalFormerRegressor as PrimalFormerRegressor
@@ -69,8 +74,12 @@ _HOMES = {
         ".attention": "attention_info available_attentions fold_ kl_loss make_attention "
         "variational_",
         ".convert": "convert_ from_pretrained load plan revert_ save save_pretrained",
+        ".models.cooccurrence": "cooccurrence_",
+        ".models.events": "EventModel",
+        ".models.language": "LanguageModel",
         ".theory": "KSVD DenseKernel KSVDProblem KSVDResiduals KernelFactors ksvd ksvd_residuals",
         ".theory.loss": "ksvd_loss",
+        ".theory.time": "BochnerTime MercerTime",
         ".train.adapt": "adapt_",
     }.items()
     for name in names.split()

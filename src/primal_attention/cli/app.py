@@ -17,6 +17,7 @@ from . import (
     cost,
     explain,
     export,
+    generate,
     learn,
     predict,
     report,
@@ -155,6 +156,7 @@ def list_(as_json: AsJson = False) -> None:
 
 COMMANDS = (
     predict,
+    generate,
     export,
     serve,
     calibrate,
