@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from .train.estimator import PrimalFormerRegressor as PrimalFormerRegressor
     from .train.estimator import PrimalRocketClassifier as PrimalRocketClassifier
     from .train.estimator import PrimalRocketRegressor as PrimalRocketRegressor
+    from .train.estimator import PrimalTableClassifier as PrimalTableClassifier
+    from .train.estimator import PrimalTableRegressor as PrimalTableRegressor
 
 _EXTRAS = {  # they need an extra, so `import *` leaves them out
     "KernelSVD": ".theory.estimator",
@@ -50,6 +52,8 @@ _EXTRAS = {  # they need an extra, so `import *` leaves them out
     "PrimalFormerRegressor": ".train.estimator",
     "PrimalRocketClassifier": ".train.estimator",
     "PrimalRocketRegressor": ".train.estimator",
+    "PrimalTableClassifier": ".train.estimator",
+    "PrimalTableRegressor": ".train.estimator",
 }
 _HOMES = {
     name: home

@@ -25,8 +25,8 @@ class LinearAttention(FactoredAttention):
     code adds 1e-6 to the row sums; features are positive, so there is nothing to guard here.
 
     Args:
-        feature_map: another phi, positive: "elu", "softmax", "exp", "exp-orthogonal", or a
-            `FeatureMap`; None is that of the paper.
+        feature_map: another phi, positive: "elu", "softmax", "exp", "exp-orthogonal", "gaussian",
+            "inverse_quadratic", or a `FeatureMap`; None is that of the paper.
     """
 
     summary = "constant"

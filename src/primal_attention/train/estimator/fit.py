@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,10 +24,9 @@ from ..launch import processes
 from ..loop import Loop
 from ..optim import make_optimizer
 from ..order import seed_random
+from .alone import alone
 from .problem import Problem
-from .rocket.model import threads
 
-_one_at_a_time = threading.Lock()  # torch's generators, which the loop seeds, belong to all threads
 JUDGED = 256  # training cases that a network is judged on at its end
 Network = SequenceClassifier | SeriesNet
 Tell = Callable[[int, int], None]  # steps done, steps in all
@@ -107,9 +105,8 @@ def train(training: Training, tell: Tell | None = None) -> Fitted:
         selection, split = training.data(rows[kept[:JUDGED]]), "train"
         training = dataclasses.replace(training, patience=None)
     config, shape = training.planned(len(kept)), training.shape
-    with _one_at_a_time, threads(1), processes(config) as fabric:
-        devices = [fabric.device] if fabric.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):
+    with processes(config) as fabric:
+        with alone(*([fabric.device] if fabric.device.type == "cuda" else [])):
             objective = training.problem.objective(
                 config, data, selection, split, lambda: build_model(config, **shape)
             )
