@@ -23,7 +23,9 @@ def unit(vectors: Any) -> Floats:
     return found
 
 
-def first_round(queries: Any, base: Any, k: int, *, leave_out: Any = None) -> tuple[Integers, Floats]:
+def first_round(
+    queries: Any, base: Any, k: int, *, leave_out: Any = None
+) -> tuple[Integers, Floats]:
     """The k rows of the base (n, d) most similar to each query (q, d), best first, and their
     cosines, both (q, k). leave_out (q,): for each query a row that is not asked, such as itself.
 

@@ -70,7 +70,9 @@ def anchor_weights(
     # a graph with a dynamic length must not ask how long the sequence is: eager mode first
     summed = eager and rule in ("sample", "paper") if isinstance(rule, str) else False
     summed = summed and shards.whole and w.shape[-1] > x.shape[1]
-    if summed and isinstance(rule, str) and x.device.type in ("cpu", "cuda"):  # where there are sums of rows
+    if (
+        summed and isinstance(rule, str) and x.device.type in ("cpu", "cuda")
+    ):  # where there are sums of rows
         return x, spread_projections(x, ignore, w, rule)
     x, rows = anchor_rows(x, ignore, w.shape[-1], rule, shards)
     return x, anchor_projections(rows, w)

@@ -151,7 +151,9 @@ class TableNet(nn.Module):
         """The joint pass: outputs (n, classes or 1) of query rows in the light of context rows with
         labels (m,)."""
         m = len(labels)
-        rows = self.columns(torch.cat([context_numbers, numbers]), torch.cat([context_codes, codes]))
+        rows = self.columns(
+            torch.cat([context_numbers, numbers]), torch.cat([context_codes, codes])
+        )
         hidden = self.hidden.expand(len(numbers), -1)
         rows = self.first.after(rows + torch.cat([self._label(labels, rows), hidden]), None)
         for block in self.blocks:
@@ -211,7 +213,7 @@ def subtracted(from_: Sequence[Summary], other: Sequence[Summary]) -> list[Summa
     for whole, part in zip(from_, other, strict=True):
         if not (isinstance(whole, KeptSums) and isinstance(part, KeptSums)):
             raise ValueError(
-                'rows cannot be taken from a context that is kept row by row; expected an attention '
+                "rows cannot be taken from a context that is kept row by row; expected an attention "
                 'whose summary is "constant"'
             )
         found.append(whole - part)

@@ -21,7 +21,7 @@ FEATURE_MAPS = (
 )  # fmt: skip
 UNKNOWN_LENGTH = 2**14  # of sequences, while only options are checked
 # Fields that say where and how fast a run computes, not what: a resumed run may differ in them.
-PLACE_FIELDS = ("data_dir", "devices", "nodes", "accelerator", "checkpoint_seconds")
+PLACE_FIELDS = ("data_dir", "data", "test", "devices", "nodes", "accelerator", "checkpoint_seconds")
 
 Rule = tuple[Callable[[Any], bool], str]  # what fits, in code and in words
 
@@ -249,6 +249,10 @@ class EngineConfig:
     def primal_options(self) -> dict[str, Any]:
         """The options of primal layers that have settings of their own."""
         return {"rank": self.rank, "weights": self.weights, "feature_map": self.feature_map}
+
+    def where(self) -> dict[str, Any]:
+        """The settings that say which data a run learns from, where the task does not."""
+        return {}
 
     def stem(self) -> str:
         """What the name of a run folder begins with."""

@@ -110,7 +110,9 @@ class Learner:
     def _objective(
         self, f: Machine, x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor]
     ) -> Tensor:
-        inner = f.kernel(f.points, f.points) if f.kernel.positive else torch.eye(len(f.points)).to(x)
+        inner = (
+            f.kernel(f.points, f.points) if f.kernel.positive else torch.eye(len(f.points)).to(x)
+        )
         return loss(f(x), y) + self.ridge * (f.alpha * (inner @ f.alpha)).sum()
 
     def _descend(

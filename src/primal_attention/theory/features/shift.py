@@ -46,9 +46,7 @@ class GaussianFeatures(FeatureMap):
         self._make_buffers(device, dtype)
         self.reset_parameters()
 
-    def _make_buffers(
-        self, device: torch.device | str | None, dtype: torch.dtype | None
-    ) -> None:
+    def _make_buffers(self, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
         """Those of a kernel that has more."""
 
     def reset_parameters(self) -> None:
@@ -87,9 +85,7 @@ class InverseQuadraticFeatures(GaussianFeatures):
 
     widths: Tensor
 
-    def _make_buffers(
-        self, device: torch.device | str | None, dtype: torch.dtype | None
-    ) -> None:
+    def _make_buffers(self, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
         self.register_buffer("widths", torch.empty(self.output_dim, device=device, dtype=dtype))
 
     @torch.no_grad()

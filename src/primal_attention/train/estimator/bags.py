@@ -30,11 +30,12 @@ from ...models import SequenceClassifier
 from ...models.build import build_model
 from ...models.heads import AttentionHead
 from ...models.packing import pack
+from ...tasks.collection import is_collection
 from ...tasks.series import Floats, Normaliser, SeriesData, SeriesSet
 from ..config import RunConfig
 from .base import SavedEstimator, prefixed, without_prefix
 from .fit import Training, outputs, train
-from .inputs import is_collection, read_labels
+from .inputs import read_labels
 from .parameters import check_integer, plain, seed_of
 from .problem import Classes
 from .progress import Bar
@@ -158,7 +159,9 @@ class PrimalBagClassifier(ClassifierMixin, SavedEstimator):  # type: ignore[misc
         model, head = self.model_, self.model_.head
         if not isinstance(head, AttentionHead):
             raise TypeError(f"the head is a {type(head).__name__}; expected an AttentionHead")
-        found: Floats = head.weights(model.encoder(model.embedding(rows), packing), packing)[0].numpy()
+        found: Floats = head.weights(model.encoder(model.embedding(rows), packing), packing)[
+            0
+        ].numpy()
         return found
 
     # -- parts -------------------------------------------------------------------------------------
@@ -243,5 +246,3 @@ def _bag(i: int, bag: Any) -> Floats:
     if np.isinf(found).any():
         raise ValueError(f"bag {i} of X has an infinite value; expected finite ones, NaN = missing")
     return found
-
-

@@ -1,0 +1,66 @@
+"""`primal predict`: a trained run and new cases give a csv file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .options import Quiet
+
+EPILOG = "Example: primal predict runs/sensors-primal+primal-001 new.csv --out predictions.csv"
+
+Run = Annotated[
+    Path, typer.Argument(metavar="RUN", exists=True, file_okay=False, help="A finished run.")
+]
+
+
+def predict(
+    run: Run,
+    new: Annotated[
+        Path,
+        typer.Argument(
+            metavar="NEW", exists=True, help="Cases as in training: .csv, .npz, .ts, or a folder."
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="The csv file.", show_default="stdout")
+    ] = None,
+    id: Annotated[str | None, typer.Option(help="Column that names the cases.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column that orders their rows.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Predict new cases: a line for each, with the probability of every class. Large csv files
+    stream through: rows of a case must follow one another."""
+    import dataclasses
+
+    from ..runs.files import explained, replacing
+    from ..train.trained import load_run
+    from ..train.trained.predict import predict_file
+    from .progress import Display
+    from .show import console
+
+    model = load_run(run)
+    named: dict[str, Any] = {
+        name: value for name, value in (("id", id), ("time", time)) if value is not None
+    }
+    columns = dataclasses.replace(model.columns, **named)
+    with Display(console(stderr=True), quiet=quiet) as display:
+
+        def tell(done: int) -> None:
+            display.draw(done, None, f"{new}:", f"{done:,} cases")
+
+        if out is None:
+            predict_file(model, new, sys.stdout, columns=columns, tell=tell)
+            return
+        with (
+            explained(f"write {out}"),
+            replacing(out) as beside,
+            open(beside, "w", encoding="utf-8", newline="") as file,
+        ):
+            done = predict_file(model, new, file, columns=columns, tell=tell)
+    if not quiet:
+        typer.echo(f"{done:,} cases in {out}", err=True)
