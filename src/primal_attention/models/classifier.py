@@ -37,8 +37,9 @@ class SequenceClassifier(nn.Module):
     A sequence gives the same logits alone and padded in a batch, wherever the padding stands: only
     its valid positions are seen, in their order. `head="mean"` averages over them; `"mlp"` has two
     layers after the mean; `"flatten"` is the paper's linear layer of all `max_length` positions at
-    once; `"attention"` weighs the positions by a gated network, for bags without order. With `pairs` a case is two sequences, (B, 2, N) or (B, 2, N, channels), each encoded by
-    itself and classified together by the head "mlp" from `[a, b, a * b, a - b]`.
+    once; `"attention"` weighs the positions by a gated network, for bags without order. With
+    `pairs` a case is two sequences, (B, 2, N) or (B, 2, N, channels), each encoded by itself and
+    classified together by the head "mlp" from `[a, b, a * b, a - b]`.
 
     Two options give up that promise, as published models do: `padding="seen"` (time series) fills
     every sequence with zeros up to `max_length`, and the attentions see them as any other position;

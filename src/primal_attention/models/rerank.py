@@ -1,8 +1,8 @@
 """A list of candidates that attend to each other, for a second look at a search.
 
 After Ouyang et al., Contextual Similarity Aggregation (NeurIPS 2021): a candidate is described by
-its similarities to the query and the first candidates, not by its vector, so that what is learned on
-some groups serves others.
+its similarities to the query and the first candidates, not by its vector, so that what is learned
+on some groups serves others.
 """
 
 from __future__ import annotations

@@ -5,9 +5,15 @@ Row i has numbers and categories. Its embedding is
     x_i = sum_j W_j [z_ij, cos(2 pi f_j z_ij), sin(2 pi f_j z_ij)] + sum_k E_k[c_ik]        (n, d)
 
 with frequencies f_j of every column that are learned (Bochner features), and a vector of its own
-for a missing value. A context row also has its label; a query row has a vector that says "hidden".
-Blocks of attention and feed-forward follow: queries attend to the context, never to each other, so
-that a prediction does not depend on who else is asked.
+for a missing value; a feed-forward block follows. The context speaks in two ways. A readout solves
+for the labels Y of the context by least squares in features phi of these rows,
+
+    f(x) = phi(x)^T (Phi^T Phi + lambda I)^-1 Phi^T Y
+
+whose two sums over the context, Phi^T Phi and Phi^T Y, are all that it needs. And blocks of
+attention add to it: a context row has its label, a query row a vector that says "hidden"; queries
+attend to the context, never to each other, so that a prediction does not depend on who else is
+asked.
 """
 
 from __future__ import annotations
@@ -28,6 +34,7 @@ from .dropout import Dropout
 from .feedforward import FeedForward
 
 Context = Literal["set", "additive"]
+RIDGE_ROWS = 16.0
 
 
 class ColumnEmbedding(nn.Module):
@@ -86,6 +93,36 @@ class RowBlock(nn.Module):
         return self.dropout.add(rows, self.feedforward(self.norm_feedforward(rows)))
 
 
+class Readout(nn.Module):
+    """Least squares of the labels of a context in learned features, by sums over its rows."""
+
+    def __init__(self, width: int, features: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.features = nn.Linear(width, features)
+        self.log_ridge = nn.Parameter(torch.tensor(-3.0))  # of lambda / rows
+        self.log_scale = nn.Parameter(torch.tensor(0.0))
+
+    def summarise(self, rows: Tensor, targets: Tensor) -> KeptSums:
+        """Phi^T Phi (1, m, m) and Phi^T Y (1, m, c) of rows (n, d) and targets (n, c)."""
+        phi = self._phi(rows)
+        count = torch.full((1,), len(rows), device=rows.device)
+        return KeptSums(count, True, ((phi.mT @ phi)[None], (phi.mT @ targets)[None]))
+
+    def attend(self, rows: Tensor, kept: KeptSums) -> Tensor:
+        """f at rows (n, d): (n, c)."""
+        gram, moments = kept.sums
+        # as many rows as the ridge stands for do not grow with the context
+        ridge = self.log_ridge.exp() * RIDGE_ROWS
+        eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+        weights = torch.linalg.solve(gram[0] + ridge * eye, moments[0])
+        found: Tensor = self.log_scale.exp() * (self._phi(rows) @ weights)
+        return found
+
+    def _phi(self, rows: Tensor) -> Tensor:
+        return F.pad(F.gelu(self.features(self.norm(rows))), (0, 1), value=1.0)
+
+
 class TableNet(nn.Module):
     """Logits, or one number, for rows of a table in the light of labelled rows.
 
@@ -139,6 +176,8 @@ class TableNet(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(width)
         self.output = nn.Linear(width, 1 if classes is None else classes)
+        nn.init.zeros_(self.output.weight)  # the readout speaks first
+        self.readout = Readout(width, width)
 
     def forward(
         self,
@@ -151,11 +190,10 @@ class TableNet(nn.Module):
         """The joint pass: outputs (n, classes or 1) of query rows in the light of context rows with
         labels (m,)."""
         m = len(labels)
-        rows = self.columns(
-            torch.cat([context_numbers, numbers]), torch.cat([context_codes, codes])
-        )
-        hidden = self.hidden.expand(len(numbers), -1)
-        rows = self.first.after(rows + torch.cat([self._label(labels, rows), hidden]), None)
+        both = torch.cat([context_numbers, numbers]), torch.cat([context_codes, codes])
+        base = self._base(*both)
+        solved = self.readout.summarise(base[:m], self._targets(labels, base))
+        rows = base + torch.cat([self._label(labels, base), self.hidden.expand(len(numbers), -1)])
         for block in self.blocks:
             normed = block.norm_attention(rows)[None]
             kept = block.attention.summarise(normed[:, :m])
@@ -164,41 +202,51 @@ class TableNet(nn.Module):
             else:
                 attended = F.pad(block.attention.attend(normed[:, m:], kept)[0], (0, 0, m, 0))
             rows = block.after(rows, attended)
-        out: Tensor = self.output(self.norm(rows[m:]))
+        out: Tensor = self.output(self.norm(rows[m:])) + self.readout.attend(base[m:], solved)
         return out
 
     def summarise(
         self, numbers: Tensor, codes: Tensor, labels: Tensor, before: Sequence[Summary] = ()
     ) -> list[Summary]:
-        """What each block has to know of labelled rows; with `before`, a summary of earlier rows,
-        that of both together. The earlier ones stay as they were: with context "set" the later
-        rows see them, they do not see the later ones."""
-        context = self._labelled(numbers, codes, labels)
+        """What readout and blocks have to know of labelled rows; with `before`, a summary of
+        earlier rows, that of both together. The earlier ones stay as they were: with context "set"
+        the later rows see them, they do not see the later ones."""
+        base = self._base(numbers, codes)
+        rows = base + self._label(labels, base)
         found: list[Summary] = []
-        for k, block in enumerate(self.blocks):
-            normed = block.norm_attention(context)[None]
-            kept = block.attention.summarise(normed)
-            kept = before[k] + kept if before else kept
-            found.append(kept)
+
+        def keep(kept: Any) -> Any:
+            found.append(before[len(found)] + kept if before else kept)
+            return found[-1]
+
+        keep(self.readout.summarise(base, self._targets(labels, base)))
+        for block in self.blocks:
+            normed = block.norm_attention(rows)[None]
+            kept = keep(block.attention.summarise(normed))
             own = block.attention.attend(normed, kept)[0] if self.context == "set" else None
-            context = block.after(context, own)
+            rows = block.after(rows, own)
         return found
 
     def answer(self, numbers: Tensor, codes: Tensor, summaries: Sequence[Summary]) -> Tensor:
         """`forward` by summaries of the context."""
-        rows = self._queries(numbers, codes)
-        for block, kept in zip(self.blocks, summaries, strict=True):
+        base = self._base(numbers, codes)
+        rows, (solved, *others) = base + self.hidden, summaries
+        for block, kept in zip(self.blocks, others, strict=True):
             normed = block.norm_attention(rows)[None]
             rows = block.after(rows, block.attention.attend(normed, kept)[0])
-        out: Tensor = self.output(self.norm(rows))
+        if not isinstance(solved, KeptSums):
+            raise TypeError(f"the first summary is a {type(solved).__name__}; expected KeptSums")
+        out: Tensor = self.output(self.norm(rows)) + self.readout.attend(base, solved)
         return out
 
-    def _queries(self, numbers: Tensor, codes: Tensor) -> Tensor:
-        return self.first.after(self.columns(numbers, codes) + self.hidden, None)
+    def _base(self, numbers: Tensor, codes: Tensor) -> Tensor:
+        return self.first.after(self.columns(numbers, codes), None)
 
-    def _labelled(self, numbers: Tensor, codes: Tensor, labels: Tensor) -> Tensor:
-        rows = self.columns(numbers, codes)
-        return self.first.after(rows + self._label(labels, rows), None)
+    def _targets(self, labels: Tensor, rows: Tensor) -> Tensor:
+        """What the readout solves for (n, c): numbers, or 1 of the class and 0 of the others."""
+        if self.classes is None:
+            return labels.to(rows).unsqueeze(-1)
+        return F.one_hot(labels, self.classes).to(rows)
 
     def _label(self, labels: Tensor, rows: Tensor) -> Tensor:
         """Embedded labels (m, d)."""
@@ -213,8 +261,8 @@ def subtracted(from_: Sequence[Summary], other: Sequence[Summary]) -> list[Summa
     for whole, part in zip(from_, other, strict=True):
         if not (isinstance(whole, KeptSums) and isinstance(part, KeptSums)):
             raise ValueError(
-                "rows cannot be taken from a context that is kept row by row; expected an attention "
-                'whose summary is "constant"'
+                "rows cannot be taken from a context that is kept row by row; expected an "
+                'attention whose summary is "constant"'
             )
         found.append(whole - part)
     return found

@@ -66,7 +66,9 @@ class KernelSVD(
     O((N + M) n^2); K is never formed, and new points meet the landmarks only. The sums of "sne" are
     then estimated from the columns J. `landmarks="learned"` takes points in their place that are no
     rows of X: they start at random ones and descend the error on random blocks of K, see
-    `preimages.learned_landmarks`; for the kernels "linear", "rbf" and "poly". `nystrom_error_` is the relative error
+    `preimages.learned_landmarks`; for the kernels "linear", "rbf" and "poly".
+
+    With landmarks, `nystrom_error_` is the relative error
     `||K - K~||_F / ||K||_F`, measured on `nystrom_error_rows_` rows of K (512 random ones, or
     all where there are fewer).
 

@@ -7,8 +7,8 @@ penalty, so that a machine reads as T prototypes of a few columns each. It minim
 
     mean_i loss(y_i, f(x_i)) + mu alpha^T K_uu alpha + lambda sum_t |u_t|_1
 
-with Adam on the smooth part and a soft threshold on U after every step. Adam's own step leaves small
-numbers in every column, so the support is then fixed, and everything is fitted once more on it.
+with Adam on the smooth part and a soft threshold on U after every step. Adam's own step leaves
+small numbers in every column, so the support is then fixed, and all is fitted once more on it.
 
 An l1 penalty selects columns only for kernels of <u, x>: for a Gaussian a coordinate of zero still
 counts x_f^2.
@@ -182,7 +182,10 @@ def learned_landmarks(
     def some(rows: Tensor, count: int) -> Tensor:
         return rows[torch.randperm(len(rows), generator=chosen)[:count]]
 
-    points = [some(rows, n).clone().requires_grad_() for rows, n in zip((left, right), counts)]
+    points = [
+        some(rows, n).clone().requires_grad_()
+        for rows, n in zip((left, right), counts, strict=True)
+    ]
     spread = float(torch.cat([left, right]).std())
     optimizer = torch.optim.Adam(points, lr=0.05 * spread or 0.05)
     for step in range(steps):

@@ -93,8 +93,8 @@ class PrimalAttention(PrimalParameters, SummarisedContext):
         anchors: number of rows in F_X, of data-dependent weights; None takes rank * rank_multi.
         rank_multi: anchors for each direction, where `anchors` is None.
         anchor_rule: "sample" takes evenly spaced valid rows as anchors, "mean" the means of equal
-            segments; "paper" rounds the places of "sample" down, as the published code does; "learned"
-            takes means weighted by the likeness of every row to points that are learned.
+            segments; "paper" rounds the places of "sample" down, as the published code does;
+            "learned" takes means weighted by the likeness of every row to learned points.
         feature_map: phi; "cosine", "elu", "softmax", "exp", "exp-orthogonal", "gaussian",
             "inverse_quadratic", or a `FeatureMap`.
             None takes "elu" with tied weights, which can focus on a few positions, and "cosine",

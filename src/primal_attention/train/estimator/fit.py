@@ -105,15 +105,14 @@ def train(training: Training, tell: Tell | None = None) -> Fitted:
         selection, split = training.data(rows[kept[:JUDGED]]), "train"
         training = dataclasses.replace(training, patience=None)
     config, shape = training.planned(len(kept)), training.shape
-    with processes(config) as fabric:
-        with alone(*([fabric.device] if fabric.device.type == "cuda" else [])):
-            objective = training.problem.objective(
-                config, data, selection, split, lambda: build_model(config, **shape)
-            )
-            loop = _make_loop(fabric, config, objective)
-            history = _run(loop, training.patience, tell)
-            weights = loop.best_weights if len(held_out) else loop.model.state_dict()
-            model = build_model(config, **shape)  # without what training has left in the other
+    with processes(config) as fabric, alone(*_cuda(fabric)):
+        objective = training.problem.objective(
+            config, data, selection, split, lambda: build_model(config, **shape)
+        )
+        loop = _make_loop(fabric, config, objective)
+        history = _run(loop, training.patience, tell)
+        weights = loop.best_weights if len(held_out) else loop.model.state_dict()
+        model = build_model(config, **shape)  # without what training has left in the other
     model.load_state_dict({name: tensor.cpu() for name, tensor in weights.items()})
     return Fitted(model.eval(), history, loop.progress.step)
 
@@ -147,6 +146,11 @@ def embeddings(model: Network, data: SeriesData) -> Tensor:
         hook.remove()
     order = [i for part in similar_lengths(data.lengths.numpy(), TOKENS) for i in part]
     return torch.cat(seen)[torch.tensor(order).argsort()]
+
+
+def _cuda(fabric: Fabric) -> list[torch.device]:
+    """The devices whose generators are seeded, beside that of the CPU."""
+    return [fabric.device] if fabric.device.type == "cuda" else []
 
 
 def _held_out(config: RunConfig, labels: Integers) -> Integers:

@@ -147,7 +147,7 @@ class SparseKernelEstimator(SavedEstimator):
 
 class SparseKernelClassifier(ClassifierMixin, SparseKernelEstimator):  # type: ignore[misc]
     """A kernel machine of a few learned points, each of a few columns, for small models that can be
-    read (Huusari et al. 2021): f(x) = sum_t alpha_t kappa(u_t, x) + b, classes by the logistic loss.
+    read (Huusari et al. 2021): f(x) = sum_t alpha_t kappa(u_t, x) + b, by the logistic loss.
 
     Columns are brought to mean 0 and deviation 1.
 

@@ -269,12 +269,13 @@ class TableEstimator(SavedEstimator):
         self.net_ = self._net().double().eval()
         self.net_.load_state_dict(without_prefix("net", tensors))
         self.summary_ = []
-        for k, block in enumerate(self.net_.blocks):
+        attentions = [None, *(block.attention for block in self.net_.blocks)]  # the readout first
+        for k, attention in enumerate(attentions):
             stored = without_prefix(f"summary.{k}", tensors)
             count, scale = stored.pop("count"), stored.pop("log_scale", None)
             parts = tuple(stored[str(i)] for i in range(len(stored)))
-            if block.attention.summary == "constant":
-                adds = getattr(block.attention, "weights", "") != "data"
+            if attention is None or attention.summary == "constant":
+                adds = getattr(attention, "weights", "") != "data"
                 self.summary_.append(KeptSums(count, True, parts, scale, adds))
             else:
                 self.summary_.append(KeptRows(count, True, parts, None))

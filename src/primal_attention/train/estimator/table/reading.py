@@ -74,7 +74,7 @@ def _places(categorical: str | Sequence[int | str], names: list[str]) -> set[int
     if isinstance(categorical, str):
         if categorical != "auto":
             raise ValueError(
-                f"categorical is {categorical!r}; expected 'auto', or the names or places of columns"
+                f"categorical is {categorical!r}; expected 'auto', or names or places of columns"
             )
         return set()
     found = set()
