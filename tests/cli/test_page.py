@@ -45,5 +45,5 @@ def test_everything_about_a_command_is_there(name):
 def test_defaults():
     assert "| `--recipe <str>` | default | Settings" in section("train")
     assert "| `--width <int>` | from recipe | Width" in section("train")
-    assert "| `TASK <str>` | required |" in section("train")
+    assert "| `TASK <str>` | required |" in section("sweep")
     assert "| `--inputs <int>` | 32; at least 1 |" in section("spectrum")

@@ -42,7 +42,7 @@ def test_folder(config, tmp_path):
     names = {path.name for path in result.run.iterdir()}
     assert names == {
         "config.json", "environment.json", "data.json", "status.json", "metrics.jsonl",
-        "checkpoints", "best.safetensors", "best.json", "result.json", ".lock",
+        "checkpoints", "best.safetensors", "best.json", "result.json", ".lock", "reader.json",
     }  # fmt: skip
     stored = RunConfig.from_dict(json.loads((result.run / "config.json").read_text()))
     assert stored == settings.resolved()

@@ -9,7 +9,24 @@ import typer
 
 from ..grammar import parse_options, parse_seeds
 from ..version import __version__
-from . import adapt, bench, convert, cost, learn, report, reproduce, rl, spectrum, sweep
+from . import (
+    adapt,
+    bench,
+    calibrate,
+    convert,
+    cost,
+    explain,
+    export,
+    generate,
+    learn,
+    predict,
+    report,
+    reproduce,
+    rl,
+    serve,
+    spectrum,
+    sweep,
+)
 from .data import data_app
 from .options import (
     USUAL_ATTENTION,
@@ -50,13 +67,17 @@ def primal(
 
 
 @app.command(
-    epilog="Example: primal train uea/JapaneseVowels --attention softmax,primal --seeds 0-4"
+    epilog="Examples: primal train uea/JapaneseVowels --attention softmax,primal --seeds 0-4; "
+    "primal train --data sensors.csv --target state --id machine --time at"
 )
 @config_options
 def train(
     task: Annotated[
-        str, typer.Argument(metavar="TASK", help="A task, such as uea/JapaneseVowels.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="[TASK]", help="A task, such as uea/JapaneseVowels; not needed with --data."
+        ),
+    ] = None,
     *,
     attention: Annotated[
         str | None,
@@ -92,6 +113,12 @@ def train(
         settings = given(options)
         if option:
             settings["options"] = parse_options(option)
+        if task is None:
+            from ..tasks.own import task_of
+
+            task, said = task_of(settings)
+            if not quiet:
+                typer.echo(said, err=True)
     config = resolve_words(
         task, attention, layers, recipe, protocol, data_dir, seed=seed or 0, **settings
     )
@@ -127,7 +154,24 @@ def list_(as_json: AsJson = False) -> None:
     show_json(list_json(attentions, tasks)) if as_json else show_list(attentions, tasks)
 
 
-for module in (adapt, bench, convert, cost, learn, spectrum, report, reproduce, sweep):
+COMMANDS = (
+    predict,
+    generate,
+    export,
+    serve,
+    calibrate,
+    explain,
+    adapt,
+    bench,
+    convert,
+    cost,
+    learn,
+    spectrum,
+    report,
+    reproduce,
+    sweep,
+)
+for module in COMMANDS:
     name = module.__name__.rpartition(".")[2]  # that of its command, too
     app.command(epilog=getattr(module, "EPILOG", None))(getattr(module, name))
 data_app.command(epilog=rl.EPILOG)(rl.collect)

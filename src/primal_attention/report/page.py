@@ -20,9 +20,11 @@ from ..version import __version__
 from .run_spectra import INPUTS
 from .sections.base import Section
 from .sections.bench import bench
+from .sections.calibration import calibration
 from .sections.confusion import confusion
 from .sections.costs import costs
 from .sections.curves import curves
+from .sections.explain import explain
 from .sections.ksvd import ksvd
 from .sections.paper import paper
 from .sections.read import Sources, TrainCommand, read_sources
@@ -68,6 +70,8 @@ def page(sources: Sources, spectra: Spectra, title: str | None = None) -> str:
         paper(sources),
         curves(sources),
         confusion(sources),
+        calibration(sources),
+        explain(sources),
         spectrum(sources, spectra),
         ksvd(sources, spectra),
         sweep(sources),
