@@ -13,6 +13,9 @@ from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import distributed as distributed
+    from .analysis import attention_flow as attention_flow
+    from .analysis import calibration as calibration
+    from .analysis import draws as draws
     from .analysis import ksvd_diagnostics as ksvd_diagnostics
     from .analysis import spectrum as spectrum
     from .attention import AttentionInfo as AttentionInfo
@@ -21,7 +24,9 @@ if TYPE_CHECKING:
     from .attention import attention_info as attention_info
     from .attention import available_attentions as available_attentions
     from .attention import fold_ as fold_
+    from .attention import kl_loss as kl_loss
     from .attention import make_attention as make_attention
+    from .attention import variational_ as variational_
     from .convert import convert_ as convert_
     from .convert import from_pretrained as from_pretrained
     from .convert import load as load
@@ -56,8 +61,9 @@ _EXTRAS = {  # they need an extra, so `import *` leaves them out
 _HOMES = {
     name: home
     for home, names in {
-        ".analysis": "ksvd_diagnostics spectrum",
-        ".attention": "attention_info available_attentions fold_ make_attention",
+        ".analysis": "attention_flow calibration draws ksvd_diagnostics spectrum",
+        ".attention": "attention_info available_attentions fold_ kl_loss make_attention "
+        "variational_",
         ".convert": "convert_ from_pretrained load plan revert_ save save_pretrained",
         ".theory": "KSVD DenseKernel KSVDProblem KSVDResiduals KernelFactors ksvd ksvd_residuals",
         ".theory.loss": "ksvd_loss",

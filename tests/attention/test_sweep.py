@@ -336,6 +336,61 @@ def test_no_context_gives_zero(case):
     assert all(leaf.grad is None or leaf.grad.isfinite().all() for leaf in leaves)
 
 
+@sweep(CROSS)
+def test_a_summary_is_the_context(case):
+    """`attend(query, summarise(key))` is `forward(query, key)`, with its masks and gradients."""
+    layer, x = case.make(), sequences(length=4).requires_grad_()
+    y = sequences(1).masked_fill(IGNORE[..., None], torch.nan).requires_grad_()
+    ignore = IGNORE.clone()
+    ignore[1] = True  # no context at all
+    for mask, key in ((ignore, y), (None, sequences(2))):
+        expected, _ = layer(x, key, key_padding_mask=mask)
+        out = layer.attend(x, layer.summarise(key, mask))
+        assert_close(out, expected, **EXACT)
+        wanted = torch.autograd.grad(expected.sin().sum(), x)
+        assert_close(torch.autograd.grad(out.sin().sum(), x), wanted, **EXACT)
+    turned = case.make(batch_first=False)
+    out = turned.attend(x.transpose(0, 1), turned.summarise(y.transpose(0, 1), ignore))
+    assert_close(out.transpose(0, 1), layer(x, y, key_padding_mask=ignore)[0], **EXACT)
+    alone = layer.attend(x[0], layer.summarise(y[0, :5]))
+    assert_close(alone, layer(x[:1], y[:1, :5])[0][0], **EXACT)
+
+
+@sweep(CROSS)
+def test_a_summary_is_as_large_as_the_registry_says(case):
+    layer, growth = case.make(), attention_info(case.name).summary
+    lengths = (3, 9)
+    sizes = [layer.summarise(sequences(length=length)).numbers for length in lengths]
+    assert growth in ("constant", "linear")
+    assert (sizes[0] == sizes[1]) == (growth == "constant")
+    assert layer.summarise(sequences()).growth == growth
+
+
+@sweep(CROSS)
+def test_summaries_add_up(case):
+    layer, x = case.make(), sequences(length=4)
+    first, second = sequences(1, length=3), sequences(2, length=5)
+    whole, _ = layer(x, torch.cat([first, second], 1))
+    parts = layer.summarise(first), layer.summarise(second)
+    if case.options.get("weights") == "data":
+        with pytest.raises(ValueError, match="picked from the whole context"):
+            _ = parts[0] + parts[1]
+        return
+    joined = parts[0] + parts[1]
+    assert_close(layer.attend(x, joined), whole, **EXACT)
+    if attention_info(case.name).summary == "constant":
+        assert_close(layer.attend(x, joined - parts[1]), layer(x, first)[0], **EXACT)
+        if case.options.get("weights") != "free":  # those divide by a root of the sums
+            assert_close(layer.attend(x, joined.faded(0.5)), whole, **EXACT)
+
+
+@sweep([case for case in ALL if case not in CROSS])
+def test_what_has_no_context_has_no_summary(case):
+    assert case.causal or attention_info(case.name).summary is None
+    with pytest.raises(ValueError, match="has no context apart from its queries"):
+        case.make().summarise(sequences())
+
+
 @sweep([case for case in ALL if case not in CROSS])
 def test_cross_attention_is_refused_where_it_cannot_be(case):
     with pytest.raises(ValueError, match="key"):

@@ -29,6 +29,8 @@ class LinearAttention(FactoredAttention):
             `FeatureMap`; None is that of the paper.
     """
 
+    summary = "constant"
+
     def __init__(
         self,
         embed_dim: int,
@@ -72,11 +74,16 @@ class LinearAttention(FactoredAttention):
     def _factors(
         self, q: Tensor, k: Tensor, hidden_queries: Tensor | None, hidden_keys: Tensor | None
     ) -> Factors:
-        left, right = self._features(q), self._features(k)
-        if hidden_keys is not None:
-            right = right.masked_fill(hidden_keys[:, :, None, None], 0.0)
+        left, (right, _) = self._query_features(q), self._key_features(k, hidden_keys)
         total = right.sum(1)
         return Factors(left, right, total, inverse(inner_products(left, total)))
+
+    def _key_features(self, k: Tensor, hidden: Tensor | None) -> tuple[Tensor, None]:
+        right = self._features(k)
+        return right if hidden is None else right.masked_fill(hidden[:, :, None, None], 0.0), None
+
+    def _query_features(self, q: Tensor) -> Tensor:
+        return self._features(q)
 
     def _advance(
         self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None, state: LinearState

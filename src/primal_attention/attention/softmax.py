@@ -14,8 +14,9 @@ from .base import Streaming, check_batch
 from .cost import Terms
 from .inputs import Sequences
 from .masks import expect_tensor
-from .projected import ProjectedAttention
+from .projected import ProjectedAttention, hide
 from .registry import register
+from .summary import KeptRows, Summary, expect_summary
 
 __all__ = ["SoftmaxAttention", "SoftmaxState"]
 
@@ -136,6 +137,17 @@ class SoftmaxAttention(Streaming, ProjectedAttention):
         return Terms(flops, kept + formed, working + formed)
 
     # -- parts -----------------------------------------------------------------------------------
+
+    def _summarise(self, call: Sequences, count: Tensor) -> KeptRows:
+        """Keys and values (B, h, M, p): what a cache holds."""
+        y = hide(call.y, call.ignore)
+        k, v = self._linear(y, self.embed_dim, 3 * self.embed_dim).chunk(2, dim=-1)
+        return KeptRows(count, call.batched, (self._heads(k), self._heads(v)), call.ignore)
+
+    def _attend_to(self, call: Sequences, summary: Summary) -> Tensor:
+        kept = expect_summary(summary, KeptRows, len(call.x), call.batched)
+        q, (k, v) = self._heads(self._linear(call.x, 0, self.embed_dim)), kept.rows
+        return self._attend(q, k, v, _visibility(q, k, kept.ignore, None, causal=False), None)
 
     def _attend(
         self,

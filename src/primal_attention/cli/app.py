@@ -12,6 +12,7 @@ from ..version import __version__
 from . import (
     adapt,
     bench,
+    calibrate,
     convert,
     cost,
     export,
@@ -152,8 +153,20 @@ def list_(as_json: AsJson = False) -> None:
 
 
 COMMANDS = (
-    predict, export, serve, adapt, bench, convert, cost, learn, spectrum, report, reproduce, sweep,
-)  # fmt: skip
+    predict,
+    export,
+    serve,
+    adapt,
+    bench,
+    calibrate,
+    convert,
+    cost,
+    learn,
+    spectrum,
+    report,
+    reproduce,
+    sweep,
+)
 for module in COMMANDS:
     name = module.__name__.rpartition(".")[2]  # that of its command, too
     app.command(epilog=getattr(module, "EPILOG", None))(getattr(module, name))

@@ -20,6 +20,7 @@ from ..version import __version__
 from .run_spectra import INPUTS
 from .sections.base import Section
 from .sections.bench import bench
+from .sections.calibration import calibration
 from .sections.confusion import confusion
 from .sections.costs import costs
 from .sections.curves import curves
@@ -68,6 +69,7 @@ def page(sources: Sources, spectra: Spectra, title: str | None = None) -> str:
         paper(sources),
         curves(sources),
         confusion(sources),
+        calibration(sources),
         spectrum(sources, spectra),
         ksvd(sources, spectra),
         sweep(sources),

@@ -27,6 +27,8 @@ from typing import Any
 from .errors import RunError
 from .files import explained, remove_temporary, temporary, write_json
 
+WEIGHTS = "best.safetensors"
+
 
 def create_folder(
     root: Path | str, name: str | None, stem: str, documents: Mapping[str, Any]

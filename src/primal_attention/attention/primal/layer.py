@@ -27,11 +27,11 @@ from ..inputs import Sequences
 from ..masks import check_attention_mask
 from ..registry import register
 from .cost import primal_cost
-from .dual import DualView
 from .native import attend_native, native_weights, triton_layer
 from .options import AnchorRule, Weights, check_options, default_map
 from .parameters import PrimalParameters, expect_linear_parts
 from .state import PrimalState
+from .summary import SummarisedContext
 
 
 class Run(NamedTuple):
@@ -63,7 +63,7 @@ class Result(NamedTuple):
 @register(
     "primal", paper="Chen, Tao, Tonin, Suykens: Primal-Attention, NeurIPS 2023", cost="O(N p s)"
 )
-class PrimalAttention(PrimalParameters, DualView):
+class PrimalAttention(PrimalParameters, SummarisedContext):
     """Self- or cross-attention as an asymmetric kernel SVD in the primal: linear in the length.
 
     Per head (width p = embed_dim / num_heads), with features phi of queries and keys,
@@ -377,7 +377,7 @@ class PrimalAttention(PrimalParameters, DualView):
             state.sums, state.seen, heads=self.num_heads,
         )  # fmt: skip
         pairs = scores.unflatten(2, (2, self.num_heads)).transpose(2, 3).flatten(3)  # (B, N, h, 2s)
-        heads = F.linear(pairs, self.concat.weight, self.concat.bias)
+        heads = F.linear(pairs, *self.readout())
         out = F.linear(heads.flatten(2), self.out_proj.weight, self.out_proj.bias)
         return out, PrimalState(sums, seen, None)
 
@@ -411,11 +411,11 @@ def output_map(layer: PrimalParameters, dtype: torch.dtype) -> tuple[Tensor, Ten
     """W_c and the output projection are one linear map of the scores: (d, 2h * s) and (d,)."""
     expect_linear_parts(layer)
     out = layer.out_proj.weight.to(dtype).unflatten(1, (layer.num_heads, layer.head_dim))
-    concat = layer.concat.weight.to(dtype)  # (p, 2s)
-    w_out = (out @ concat).unflatten(2, (2, layer.rank)).transpose(1, 2).flatten(1)
-    if layer.concat.bias is None:
+    w_c, b_c = layer.readout()  # (p, 2s) and (p,)
+    w_out = (out @ w_c.to(dtype)).unflatten(2, (2, layer.rank)).transpose(1, 2).flatten(1)
+    if b_c is None:
         return w_out, w_out.new_zeros(layer.embed_dim)
-    return w_out, out.sum(1) @ layer.concat.bias.to(dtype) + layer.out_proj.bias.to(dtype)
+    return w_out, out.sum(1) @ b_c.to(dtype) + layer.out_proj.bias.to(dtype)
 
 
 def causal_tied(

@@ -9,10 +9,11 @@ from ...theory.features import FeatureMap
 from ...theory.ledger import Ledger
 from ...theory.precision import widen
 from .options import Weights
+from .readout import Readout
 from .state import PrimalState
 
 
-class PrimalParameters(nn.Module):
+class PrimalParameters(Readout):
     """Base of the primal layers: h heads of width p, whose product need not be the width d."""
 
     embed_dim: int

@@ -10,6 +10,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ...attention import kl_loss
 from ...runs.errors import NotFiniteError, RunError
 from ..base import Task
 from ..buckets import bucket_batches, shuffled_batches
@@ -100,7 +101,10 @@ class Classification(Objective[RunConfig, Batch]):
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         logits = model(*self.inputs(batch))
-        return F.cross_entropy(logits, batch.targets, label_smoothing=self.config.label_smoothing)
+        loss = F.cross_entropy(logits, batch.targets, label_smoothing=self.config.label_smoothing)
+        if self.config.uncertainty == "readout":
+            loss = loss + kl_loss(model).to(loss) / len(self.examples)
+        return loss
 
     def evaluate(self, fabric: Fabric, model: nn.Module, epoch: int) -> Found:
         found = evaluate(fabric, model, self.selection)

@@ -36,6 +36,9 @@ class RunConfig(EngineConfig):
     length. `augment` and `mixup` (the parameter of its beta distribution, 0 = off) change images
     in training.
 
+    With `uncertainty="readout"` the last primal layer's W_c is a Gaussian, see `variational_`, and
+    the loss has its KL divided by the training cases.
+
     `score_dropout`, `projection_start`, `direction_start`, `norm`, `padding`, `token_start`,
     `pooled`, `anchor_rule`, `ksvd_square` and `selection_epochs` can be those of the published
     code; the recipe "paper" takes them.
@@ -59,6 +62,7 @@ class RunConfig(EngineConfig):
         "normalise": ("channel", "none"),
         "augment": ("none", "light", "deit"),
         "batching": ("random", "bucket", "fixed"),
+        "uncertainty": ("none", "readout"),
     }
     RULES: ClassVar[Mapping[str, Rule]] = {
         **EngineConfig.RULES,
@@ -94,6 +98,10 @@ class RunConfig(EngineConfig):
     )
     direction_start: str = of_attention(
         "orthogonal", "Start of W_e, W_r: orthogonal, or of norm 1 in every head (unit)."
+    )
+
+    uncertainty: str = of_attention(
+        "none", "none, or readout: a Gaussian on the readout of the last primal layer."
     )
 
     model: str = of_model(

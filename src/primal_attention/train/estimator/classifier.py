@@ -72,6 +72,8 @@ class PrimalFormerClassifier(ClassifierMixin, FormerEstimator):  # type: ignore[
     early_stopping : hold out `validation_fraction` of every class, end after `patience` passes
         without a better one, and keep the weights of the best: the highest accuracy, among equals
         the lowest loss. If no class has two cases, or with False, the last weights are kept.
+    uncertainty : "readout" makes W_c of the last primal layer of each network a Gaussian, see
+        `primal_attention.variational_`; `predict_proba` is then the mean over 16 draws. "none".
     groups : groups of 8 kernels for each dilation and each form of the series, in the frozen bank.
     max_minutes : networks get fewer steps, or are left out, so that `fit` takes no longer by the
         clock; the result then depends on the speed of the machine.

@@ -56,6 +56,7 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
         steps: int = 400,
         epochs: int = 6,
         clip: float | None = 4.0,
+        uncertainty: str = "none",
         early_stopping: bool = False,
         validation_fraction: float = 0.2,
         patience: int = 20,
@@ -88,6 +89,7 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
         self.steps = steps
         self.epochs = epochs
         self.clip = clip
+        self.uncertainty = uncertainty
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.patience = patience
