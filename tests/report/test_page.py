@@ -371,7 +371,7 @@ def test_comparison(seeds, tmp_path, write_run, out):
 def test_a_spectrum_that_cannot_be_computed_is_a_remark(run, out):
     write_page([run], out)
     assert "No spectrum of run: " in read(out).text
-    assert "has no weights; expected best.safetensors" in read(out).text
+    assert "has no best.safetensors" in read(out).text
     write_page([run], out, spectra=False)
     assert "Spectrum of the attention" not in read(out).text
 

@@ -91,7 +91,7 @@ def _of_run(
 ) -> Told:
     from ..analysis import explain
     from ..analysis.cases import word_units
-    from ..train.trained import open_run
+    from ..train.judged import open_run
 
     data, model = open_run(path)
     examples = data.selection if split == "selection" else data.test()

@@ -24,7 +24,7 @@ from ..runs.errors import RunError
 from ..runs.files import explained, write_json
 from ..tasks.classification.evaluate import TOKENS, similar_lengths
 from ..tasks.examples import Batch, Examples
-from .trained import open_run, runs_in
+from .judged import open_run, runs_in
 
 FILE = "calibration.json"
 AS_IT_IS = "as it is"
