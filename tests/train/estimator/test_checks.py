@@ -18,11 +18,15 @@ SMALL = {
     "steps": 20, "epochs": 1, "groups": 2, "random_state": 0,
 }  # fmt: skip
 QUICK = [
-    PrimalFormerClassifier(ensemble="net", **SMALL),
+    PrimalFormerClassifier(ensemble="net", folds=0, **SMALL),
     PrimalFormerRegressor(ensemble="fast", **SMALL),
     *(kind(groups=4, random_state=0) for kind in (PrimalRocketClassifier, PrimalRocketRegressor)),
 ]
-WHOLE = [kind(ensemble="best", **SMALL) for kind in (PrimalFormerClassifier, PrimalFormerRegressor)]
+WHOLE = [
+    kind(ensemble=ensemble, **SMALL)
+    for kind in (PrimalFormerClassifier, PrimalFormerRegressor)
+    for ensemble in ("fast", "net", "best")
+]
 
 
 @parametrize_with_checks(QUICK)
@@ -36,13 +40,14 @@ def test_whole_ensembles(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("name", ["AeonPrimalFormerClassifier", "AeonPrimalRocketClassifier"])
-def test_aeon(name):
+@pytest.mark.parametrize("kind", ["Former", "Rocket"])
+@pytest.mark.parametrize("answer", ["Classifier", "Regressor"])
+def test_aeon(kind, answer):
     pytest.importorskip("aeon")
     from aeon.testing.estimator_checking import check_estimator
 
     from primal_attention.train.estimator import aeon
 
-    results = check_estimator(getattr(aeon, name), raise_exceptions=True)
+    results = check_estimator(getattr(aeon, f"AeonPrimal{kind}{answer}"), raise_exceptions=True)
     assert len(results) > 20
     assert {k: v for k, v in results.items() if v != "PASSED"} == {}

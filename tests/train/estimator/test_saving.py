@@ -18,7 +18,7 @@ from primal_attention.train.estimator.folder import write_folder
 
 SMALL = {
     "ensemble": "net", "width": 8, "heads": 2, "feedforward": 8, "rank": 4, "steps": 2,
-    "epochs": 1, "groups": 2, "random_state": 0,
+    "epochs": 1, "folds": 0, "groups": 2, "random_state": 0,
 }  # fmt: skip
 RNG = np.random.default_rng(0)
 X = [RNG.standard_normal((2, n)) for n in (5, 8, 7, 3, 6, 4)]
@@ -70,11 +70,11 @@ def test_what_was_fitted_is_saved_whatever_was_set_since(classifier, changes, tm
 
 
 @pytest.mark.parametrize("kind", [PrimalFormerClassifier, PrimalFormerRegressor])
-@pytest.mark.parametrize("ensemble", ["fast", "best"])
+@pytest.mark.parametrize("ensemble", ["fast", "net", "best"])
 def test_whole_ensembles(kind, ensemble, tmp_path):
     series, y = X * 2, np.arange(12) % 2
     scale = {"normalise": "asinh"} if ensemble == "best" else {}
-    first = kind(**SMALL | {"ensemble": ensemble} | scale).fit(series, y)
+    first = kind(**SMALL | {"ensemble": ensemble, "folds": 3} | scale).fit(series, y)
     first.save(tmp_path / "saved")
     again = kind.load(tmp_path / "saved")
     np.testing.assert_array_equal(again.predict(series), first.predict(series))

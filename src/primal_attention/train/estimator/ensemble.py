@@ -2,8 +2,8 @@
 
     answer = lambda nets + (1 - lambda) frozen,    nets = (full + mean of folds) / 2
 
-where `full` is a network on all cases and each of FOLDS networks leaves a fold out. Their outputs
-have one temperature, chosen on the folds before lambda is.
+where `full` is a network on all cases and each of the others leaves a fold out. Their outputs have
+one temperature, chosen on the folds before lambda is.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ from ..config import RunConfig
 from .fit import Network, embeddings, outputs
 from .rocket.model import RocketModel
 from .scaling import Squash, closed
-
-FOLDS = 3
-
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:

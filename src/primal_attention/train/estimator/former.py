@@ -55,6 +55,7 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
         batch_size: int = 16,
         steps: int = 400,
         epochs: int = 6,
+        folds: int = 3,
         clip: float | None = 4.0,
         early_stopping: bool = False,
         validation_fraction: float = 0.2,
@@ -87,6 +88,7 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
         self.batch_size = batch_size
         self.steps = steps
         self.epochs = epochs
+        self.folds = folds
         self.clip = clip
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction

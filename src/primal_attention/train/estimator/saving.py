@@ -143,7 +143,7 @@ def _restore(kind: type[Estimator], content: dict[str, Any], weights: bytes) -> 
 
 def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
     """One Transformer, trained with early stopping."""
-    before = {"ensemble": "net", "feature_map": "cosine", "early_stopping": True}
+    before = {"ensemble": "net", "feature_map": "cosine", "early_stopping": True, "folds": 0}
     alone: dict[str, Any] = {
         "squash": None,
         "frozen": None,
