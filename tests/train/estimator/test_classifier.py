@@ -197,7 +197,9 @@ def test_missing_values_lie_on_the_line_between_their_neighbours():
         np.testing.assert_allclose(*found, rtol=1e-4)
     empty = X.copy()
     empty[:, 1] = np.nan  # a channel without any value
-    assert np.isfinite(small(ensemble="best", folds=2, steps=2).fit(empty, y).predict_proba(empty)).all()
+    assert np.isfinite(
+        small(ensemble="best", folds=2, steps=2).fit(empty, y).predict_proba(empty)
+    ).all()
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from .fit import Network, embeddings, outputs
 from .rocket.model import RocketModel
 from .scaling import Squash, closed
 
+
 @dataclass(frozen=True, eq=False)
 class Ensemble:
     """What a fit leaves; `nets` begin with that on all cases."""

@@ -11,8 +11,9 @@ of a whole fold by the cases outside of it is likewise, with H the block of leve
 
     y - (I - H - 1/N)^{-1} (y - f),    H_ij = sum_r P_ir P_jr / (s_r + alpha).
 
-The dual form takes P from the Gram matrix of all cases. Above a number of cases the primal form takes it from
-the landmarks' kernel functions (Williams, Seeger: Using the Nystroem Method, NIPS 2000).
+The dual form takes P from the Gram matrix of all cases. Above a number of cases the primal form
+takes it from the landmarks' kernel functions (Williams, Seeger: Using the Nystroem Method, NIPS
+2000).
 """
 
 from __future__ import annotations
