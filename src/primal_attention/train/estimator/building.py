@@ -52,7 +52,7 @@ def build(settings: Settings, cases: SeriesSet, problem: Problem) -> Built:
     if settings.normalise != "none":
         normaliser = Normaliser.fit(scaled)
         scaled = normaliser.apply(scaled)
-    bare = Ensemble(settings.config, cases.channels, squash, normaliser, (), frozen, share=0.0)
+    bare = Ensemble(settings.config, cases.channels, squash, normaliser, (), frozen, (0.0, 1.0))
     alone = Built(bare, [], 0, None if unseen is None else problem.answers(unseen.alone))
     if settings.ensemble == "fast" or (settings.ensemble == "best" and not left_out):
         return alone
@@ -63,7 +63,7 @@ def build(settings: Settings, cases: SeriesSet, problem: Problem) -> Built:
             return alone
     fitted = _train_all(trainings, settings)
     nets = tuple(f.model for f in fitted)
-    whole = dataclasses.replace(bare, nets=nets, share=1.0)
+    whole = dataclasses.replace(bare, nets=nets, factors=(1.0, 0.0))
     held_out = None
     if left_out:
         said = _of_folds(trainings[1:], nets[1:], settings.device)
@@ -109,18 +109,19 @@ def _of_folds(trainings: list[Training], nets: Sequence[Network], device: str) -
 def _mixed(
     whole: Ensemble, problem: Problem, nets: Tensor, frozen: Unseen | None
 ) -> tuple[Ensemble, Tensor]:
-    """The ensemble with its temperature and share, and its answers (N, c) to held-out cases.
+    """The ensemble with its temperature and factors, and its answers (N, c) to held-out cases.
 
     Networks and ridges are compared where both lack the same cases, those of a fold: a ridge that
     lacks a single case would have learned from half as many again.
     """
     temperature = problem.temperature(nets)
-    said = problem.answers(temperature * nets)
+    nets = temperature * nets
+    whole = dataclasses.replace(whole, temperature=temperature)
     if frozen is None or frozen.by_folds is None:
-        return dataclasses.replace(whole, temperature=temperature), said
-    share = problem.share(said, problem.answers(frozen.by_folds))
-    mixed = dataclasses.replace(whole, temperature=temperature, share=share)
-    return mixed, share * said + (1 - share) * problem.answers(frozen.alone)
+        return whole, problem.answers(nets)
+    a, b = problem.factors(nets, frozen.by_folds)
+    mixed = dataclasses.replace(whole, factors=(a, b))
+    return mixed, problem.answers(a * nets + b * frozen.alone)
 
 
 def _drawn(cases: SeriesSet, squash: Squash | None) -> SeriesSet:

@@ -137,10 +137,10 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
 
     @property
     def mixture_(self) -> dict[str, float]:
-        """The shares of the networks and of the frozen bank in an answer, and the factor of the
-        networks' outputs."""
-        share, factor = self.ensemble_.share, self.ensemble_.temperature
-        return {"nets": share, "frozen": 1.0 - share, "temperature": factor}
+        """The factors of the networks' mean outputs, which have the temperature before, and of the
+        frozen bank's scores in the sum that answers are made of."""
+        nets, frozen = self.ensemble_.factors
+        return {"nets": nets, "frozen": frozen, "temperature": self.ensemble_.temperature}
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
