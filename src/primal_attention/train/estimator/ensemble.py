@@ -16,11 +16,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ...attention.primal.readout import drawing, variational_layers
 from ...tasks.series import Floats, Normaliser, SeriesData, SeriesSet
 from ..config import RunConfig
 from .fit import Network, embeddings, outputs
 from .rocket.model import RocketModel
 from .scaling import Squash, closed
+
+DRAWS = 16  # of a readout that is a Gaussian
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,17 +45,32 @@ class Ensemble:
     ) -> Tensor:
         """(cases, c) in float64; `answer` makes answers of outputs."""
         drawn = self._drawn(series)
-        parts = []  # of networks, which are one or several, and bank
+        nets = []  # by network, then by draw
         if self.nets:
             data = self._data(drawn)
-            said = [outputs(in_place(net, device), data).double() for net in self.nets]
-            parts.append([self.temperature * one for one in said])
-        if self.frozen is not None:
-            parts.append([self.frozen.scores(drawn)])
+            nets = [self._outputs(in_place(net, device), data) for net in self.nets]
+        scores = [] if self.frozen is None else [[self.frozen.scores(drawn)]]
+        if not nets:
+            return self._joined(scores, answer)
+        found = [self._joined([[*said], *scores], answer) for said in zip(*nets, strict=True)]
+        return torch.stack(found).mean(0)
+
+    def _joined(self, parts: list[list[Tensor]], answer: Callable[[Tensor], Tensor]) -> Tensor:
+        """The answers of outputs of networks, which are one or several, and of the bank."""
         if self.share is None:
             return answer(_sum(self.factors, [averaged(part) for part in parts]))
         shares = (self.share, 1.0 - self.share)
         return _sum(shares, [averaged([answer(one) for one in part]) for part in parts])
+
+    def _outputs(self, net: Network, data: SeriesData) -> list[Tensor]:
+        """Of one network; where its readout is a Gaussian, DRAWS of it."""
+        if not variational_layers(net):
+            return [self.temperature * outputs(net, data).double()]
+        generator, found = torch.Generator().manual_seed(self.config.seed), []
+        for _ in range(DRAWS):
+            with torch.no_grad(), drawing(net, generator):
+                found.append(self.temperature * outputs(net, data).double())
+        return found
 
     def embeddings(self, series: Sequence[Floats], device: str) -> Tensor:
         """Of the network on all cases, (cases, width), or without one the features of the bank."""

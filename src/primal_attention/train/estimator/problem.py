@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from ...tasks.classification.objective import Classification
+from ...tasks.regression.objective import Regression
 from ...tasks.series import Floats, Integers
 from .rocket.stacking import SPREAD, class_weights, value_weights
-from .values import Values
 
 PRIOR = 4.0  # cases that speak for equal weights of networks and frozen bank
 
@@ -109,7 +109,7 @@ class Classes(Problem):
 class Numbers(Problem):
     """Targets are numbers of mean 0 and deviation 1, answers estimates of them."""
 
-    objective = Values
+    objective = Regression
 
     @classmethod
     def of(cls, y: Floats) -> tuple[Numbers, float, float]:
