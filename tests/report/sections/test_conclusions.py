@@ -58,7 +58,7 @@ def test_ranks_and_benchmarks():
         "explained_variance": {"mean": [0.1] * 8},
     }
     said = conclusions.ranks([entry()], {0: {"spectrum": {"layers": [layer]}}})
-    assert "one 3.0 of 8 directions" in said
+    assert "one 3.0 of 8" in said
     times = {"softmax": {512: 1.0, 1024: 4.0}, "primal": {512: 0.5, 1024: 1.0}, "floor": {512: 0.1}}
     results = SimpleNamespace(candidates=list(times), series=lambda c, q: times[c])
     said = conclusions.fastest(SimpleNamespace(results=results))
