@@ -82,6 +82,7 @@ def case_of(
     grid of 8 x 8 parts). Positions that are padded, or in no unit, are never removed.
     """
     target: int | None = None
+    given: Any
     if isinstance(inputs, Mapping):
         ids = inputs.get("input_ids")
         if ids is None:

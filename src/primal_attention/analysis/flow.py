@@ -59,7 +59,7 @@ class LayerFlow:
 
     def lift(self) -> Array:
         """F over that of uniform attention (heads, G, G)."""
-        return self.flow() / np.nanmean(self.expected, 0)
+        return np.asarray(self.flow() / np.nanmean(self.expected, 0))
 
     def asymmetry(self) -> Array:
         """F_ab - F_ba (heads, G, G)."""

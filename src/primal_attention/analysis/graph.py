@@ -59,7 +59,7 @@ class AttentionGraph:
         return len(self.units) - 1
 
     def neighbours(self, node: int) -> list[int]:
-        return np.flatnonzero(self.edges[node]).tolist()
+        return [int(other) for other in np.flatnonzero(self.edges[node])]
 
     def distances(self) -> Array:
         """From every node to the target (k,), infinite where no path leads there."""
@@ -122,7 +122,8 @@ def graph_of(
         raise ValueError(
             f"samples is {samples} and alpha {alpha}; expected at least 8, and a share below 1"
         )
-    gram = sum(_columns(k, units) if target is None else _rows(k, units, target) for k in kernels)
+    grams = [_columns(k, units) if target is None else _rows(k, units, target) for k in kernels]
+    gram: Array = np.sum(grams, 0)
     kept = np.arange(len(units))
     most = max(2, samples // 2)
     if len(units) > most:
@@ -219,11 +220,14 @@ def _width(module: nn.Module, kernels: list[Kernel]) -> int:
 def _columns(kernel: Kernel, units: tuple[tuple[int, ...], ...]) -> Array:
     """C (k + 1, k + 1) of the units' columns, summed over their positions, and of the target, one
     for every row."""
-    thin = isinstance(kernel, KernelFactors)
-    b, a = (kernel.b, kernel.a) if thin else (kernel.dense().mT, None)
-    nodes = torch.stack([_sum(b.double(), unit) for unit in units])  # (k, r) or (k, N)
-    made: Kernel = DenseKernel(nodes) if a is None else KernelFactors(nodes, a.double())
-    seen = ((b if a is None else a.mT) != 0).any(0)  # rows that take part
+    made: Kernel
+    if isinstance(kernel, KernelFactors):
+        nodes = torch.stack([_sum(kernel.b.double(), unit) for unit in units])  # (k, r)
+        made, rows = KernelFactors(nodes, kernel.a.double()), kernel.a
+    else:
+        rows = kernel.dense()
+        made = DenseKernel(torch.stack([_sum(rows.mT.double(), unit) for unit in units]))  # (k, N)
+    seen = (rows != 0).any(-1)  # rows that take part
     with_target = made.matvec(seen.double())[:, None]
     corner = seen.double().sum().view(1, 1)
     whole = torch.cat(

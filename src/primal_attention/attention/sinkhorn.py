@@ -89,7 +89,8 @@ class SinkhornAttention(UndroppedAttention):
     ) -> Tensor:
         with in_range(q, k, v) as (wide_q, wide_k, wide_v):
             left, right = self._plan(wide_q, wide_k, hidden, ignore)
-            return (left @ (right.mT @ wide_v)).to(q.dtype)
+            heads: Tensor = left @ (right.mT @ wide_v)
+            return heads.to(q.dtype)
 
     def _plan(
         self, q: Tensor, k: Tensor, hidden: Tensor | None, ignore: Tensor | None

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..attention.base import check_positive
-from ..attention.rotation import Rotation
+from ..attention.rotation import Rotation, by_head
 from ..names import check_choice
 from ..theory.time import TimeScales
 from .causal import CausalLayer, check_causal, check_rotation, first_states, go_on
@@ -72,7 +72,7 @@ class LanguageModel(nn.Module):
         if positions != "rotary":
             kind = LearnedPositions if positions == "learned" else SinusoidalPositions
             self.positions = kind(max_length, width, **place)
-        self.max_length, self.pairs = max_length, width // heads // 2
+        self.max_length, self.heads, self.pairs = max_length, heads, width // heads // 2
         self.dropout = Dropout(dropout)
         self.encoder = make_encoder(
             attention, attention_options, width=width, heads=heads, feedforward=feedforward,
@@ -168,10 +168,11 @@ class LanguageModel(nn.Module):
         if self.positions is not None:
             return None
         like = self.embed.weight
-        frequencies = TimeScales(SHORTEST, LONGEST).frequencies(self.pairs).to(like)
+        found = TimeScales(SHORTEST, LONGEST).frequencies(self.heads * self.pairs)
+        frequencies = by_head(found, self.heads).to(like)
         order = torch.arange(tokens.shape[1], dtype=torch.float64, device=like.device) + before
         rotation = Rotation.of(order.unsqueeze(0), frequencies)
-        return Rotation(*(wave.expand(len(tokens), -1, -1) for wave in rotation))
+        return Rotation(*(wave.expand(len(tokens), -1, -1, -1) for wave in rotation))
 
     def _predict(self, rows: Tensor) -> Tensor:
         return F.linear(self.readout(rows), self.embed.weight, self.bias)

@@ -26,6 +26,7 @@ from .sections.conclusions import conclude
 from .sections.confusion import confusion
 from .sections.costs import costs
 from .sections.curves import curves
+from .sections.events import events
 from .sections.explain import explain
 from .sections.ksvd import ksvd
 from .sections.paper import paper
@@ -71,6 +72,7 @@ def page(sources: Sources, spectra: Spectra, title: str | None = None) -> str:
         verdict(sources),
         paper(sources),
         curves(sources),
+        events(sources),
         confusion(sources),
         calibration(sources),
         explain(sources),

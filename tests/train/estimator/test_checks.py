@@ -16,8 +16,8 @@ from primal_attention.train.estimator import (
 )
 
 SMALL = {
-    "width": 8, "heads": 1, "feedforward": 8, "layers": 1, "lr": 0.03, "batch_size": 32,
-    "steps": 20, "epochs": 1, "groups": 2, "random_state": 0,
+    "width": 8, "heads": 1, "feedforward": 8, "layers": 1, "lr": 0.06, "batch_size": 32,
+    "steps": 10, "epochs": 1, "groups": 2, "random_state": 0,
 }  # fmt: skip
 QUICK = [
     PrimalFormerClassifier(ensemble="net", **SMALL),
@@ -59,7 +59,7 @@ def checks():
             yield pytest.param(estimator, check, marks=marks, id=title)
 
 
-@pytest.mark.parametrize(("estimator", "check"), checks())
+@pytest.mark.parametrize(("estimator", "check"), [*checks()])
 def test_scikit_learn(estimator, check):
     check(estimator)
 

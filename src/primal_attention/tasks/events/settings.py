@@ -58,7 +58,7 @@ class EventConfig(FileConfig):
 
     dropout: float = other(EngineConfig, "dropout", 0.0)
 
-    epochs: int = other(EngineConfig, "epochs", 4)
+    epochs: int = other(EngineConfig, "epochs", 5)
     batch_size: int = other(EngineConfig, "batch_size", 8)
     lr: float = other(EngineConfig, "lr", 3e-3)
     weight_decay: float = other(EngineConfig, "weight_decay", 0.01)
