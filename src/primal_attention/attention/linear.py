@@ -43,8 +43,8 @@ class LinearAttention(FactoredAttention):
         o_i = sum_j <R_i phi(q_i), R_j phi(k_j)> v_j / sum_j <phi(q_i), phi(k_j)>
 
     Args:
-        feature_map: another phi, positive: "elu", "softmax", "exp", "exp-orthogonal", or a
-            `FeatureMap`; None is that of the paper.
+        feature_map: another phi, positive: "elu", "softmax", "exp", "exp-orthogonal", "gaussian",
+            "inverse_quadratic", or a `FeatureMap`; None is that of the paper.
     """
 
     has_rotation = True

@@ -25,6 +25,7 @@ from .sections.confusion import confusion
 from .sections.costs import costs
 from .sections.curves import curves
 from .sections.events import events
+from .sections.explain import explain
 from .sections.ksvd import ksvd
 from .sections.paper import paper
 from .sections.read import Sources, TrainCommand, read_sources
@@ -72,6 +73,7 @@ def page(sources: Sources, spectra: Spectra, title: str | None = None) -> str:
         events(sources),
         confusion(sources),
         calibration(sources),
+        explain(sources),
         spectrum(sources, spectra),
         ksvd(sources, spectra),
         sweep(sources),

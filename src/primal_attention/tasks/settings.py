@@ -16,7 +16,9 @@ from ..names import check_choice, near, unknown
 # Options of an attention that the model decides.
 OPTIONS_OF_THE_MODEL = {"causal", "batch_first", "device", "dtype", "dropout"}
 # those of `theory.features`, here without torch
-FEATURE_MAPS = ("cosine", "elu", "softmax", "exp", "exp-orthogonal")
+FEATURE_MAPS = (
+    "cosine", "elu", "softmax", "exp", "exp-orthogonal", "gaussian", "inverse_quadratic",
+)  # fmt: skip
 UNKNOWN_LENGTH = 2**14  # of sequences, while only options are checked
 # Fields that say where and how fast a run computes, not what: a resumed run may differ in them.
 PLACE_FIELDS = ("data_dir", "data", "test", "devices", "nodes", "accelerator", "checkpoint_seconds")

@@ -17,6 +17,7 @@ from ...distributed import WHOLE, WholeSequence, current_shards
 from ...kernels import decoding, dispatch, reference
 from ...kernels.anchors import anchor_weights, sampled_count
 from ...kernels.dispatch import Maps, Path, autocast_type, choose_path
+from ...kernels.graphs import is_exporting
 from ...kernels.reference import hide, hide_features
 from ...kernels.scan import running_mean
 from ...theory.entry import Count, Entry, Parts
@@ -78,7 +79,8 @@ class PrimalAttention(PrimalParameters, SummarisedContext):
       c = 1 / length. Every position mixes with every other; permutation-equivariant.
     - `"data"`, the paper's: `W_e|X = F_X^T W_e` with F_X the head's slice of `anchors` rows of the
       sequence. A position that is no anchor influences no other one (`coverage`), unless
-      anchor_rule="mean". Not permutation-equivariant: anchors are tied to positions.
+      anchor_rule="mean". Not permutation-equivariant, since anchors are tied to positions, unless
+      anchor_rule="learned".
     - `"free"`: `W_e|X = W_e`. Output i depends on x_i alone (with `causal=True`: on the running
       mean up to i), and not on the context in cross-attention: other layers must mix.
 
@@ -93,8 +95,10 @@ class PrimalAttention(PrimalParameters, SummarisedContext):
         anchors: number of rows in F_X, of data-dependent weights; None takes rank * rank_multi.
         rank_multi: anchors for each direction, where `anchors` is None.
         anchor_rule: "sample" takes evenly spaced valid rows as anchors, "mean" the means of equal
-            segments; "paper" rounds the places of "sample" down, as the published code does.
-        feature_map: phi; "cosine", "elu", "softmax", "exp", "exp-orthogonal", or a `FeatureMap`.
+            segments; "paper" rounds the places of "sample" down, as the published code does;
+            "learned" takes means weighted by the likeness of every row to learned points.
+        feature_map: phi; "cosine", "elu", "softmax", "exp", "exp-orthogonal", "gaussian",
+            "inverse_quadratic", or a `FeatureMap`.
             None takes "elu" with tied weights, which can focus on a few positions, and "cosine",
             the paper's, with others.
         dropout: probability that a score of [e; r] is dropped in training; the objective sees all.
@@ -143,6 +147,7 @@ class PrimalAttention(PrimalParameters, SummarisedContext):
                 f'the feature map has {features} features; weights="data" expects head_dim = '
                 f"{self.head_dim}, the width of the rows in F_X"
             )
+        self.anchor_points = None
         self._make_parameters(self.anchors or features, bias, device, dtype)
 
     # -- calls -----------------------------------------------------------------------------------
@@ -222,7 +227,7 @@ class PrimalAttention(PrimalParameters, SummarisedContext):
             return every
         if self.anchors is None:
             return 0
-        if self.anchor_rule == "mean":
+        if self.anchor_rule in ("mean", "learned"):
             return every
         return min(every, sampled_count(length, self.anchors, self.anchor_rule))
 
@@ -252,7 +257,7 @@ class PrimalAttention(PrimalParameters, SummarisedContext):
             call = call._replace(x=x, y=x if call.is_self else call.y.to(dtype))
         with nullcontext() if cast is None else without_autocast(call.x.device):
             dropout = self.dropout if self.training else 0.0
-            record = record and not torch.compiler.is_exporting()
+            record = record and not is_exporting()
             if path == "native":
                 return self._native(call, state, dropout, record=record)
             run = Run(call, self.maps(dtype), path, shards, dropout, want_energy=record)
@@ -287,7 +292,7 @@ class PrimalAttention(PrimalParameters, SummarisedContext):
         weights = self.projections(call.x.dtype)  # (z, h, s, n)
         if self.anchors is not None:
             y, weights = anchor_weights(
-                call.y, call.ignore, weights, self.anchor_rule, shards,
+                call.y, call.ignore, weights, self.anchor_source, shards,
                 eager=run.path != "reference",
             )  # fmt: skip
             call = call._replace(x=y if call.is_self else call.x, y=y)

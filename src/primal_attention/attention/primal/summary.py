@@ -47,8 +47,8 @@ class SummarisedContext(DualView):
             else:
                 if self.anchors is not None:
                     weights = self.projections(dtype)
-                    rule = self.anchor_rule
-                    sums.append(anchor_weights(y, ignore, weights, rule, WHOLE, eager=False)[1])
+                    source = self.anchor_source
+                    sums.append(anchor_weights(y, ignore, weights, source, WHOLE, eager=False)[1])
                 if positive:
                     phi = hide_features(self._features(y, ignore, maps), ignore)
                     sums.append(widen(phi[:, 1]).sum(-2))  # (B, h, m)

@@ -47,16 +47,16 @@ def read_labels(y: Any, X: Any, name: str) -> tuple[npt.NDArray[Any], Integers]:
     return classes, indices.astype(np.int64)
 
 
-def read_values(y: Any, X: Any, name: str) -> Floats:
-    """The numbers y (cases,) of a regression."""
+def read_values(y: Any, X: Any, name: str, least: int = 2) -> Floats:
+    """The numbers y (cases,) of a regression, so many at least."""
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
     values: Floats = check_array(
         column_or_1d(y, warn=True), ensure_2d=False, dtype=np.float64, input_name="y"
     )
     check_consistent_length(X, values)
-    if len(values) < 2:
-        raise ValueError(f"X has {len(values)} sample, 1 case; expected at least 2")
+    if len(values) < least:
+        raise ValueError(f"X has {len(values)} sample, 1 case; expected at least {least}")
     return values
 
 
