@@ -93,7 +93,7 @@ class PrimalBagClassifier(ClassifierMixin, SavedEstimator):  # type: ignore[misc
         heads: int = 4,
         feedforward: int = 128,
         dropout: float = 0.1,
-        lr: float = 1e-3,
+        lr: float = 3e-3,
         weight_decay: float = 0.01,
         batch_size: int = 16,
         steps: int = 400,
