@@ -20,6 +20,7 @@ from .lines import Lines, arguments
 
 MODELS: dict[str, dict[str, Any]] = {
     "primal": {},
+    "elu": {"feature_map": "elu"},
     "dot": {"attention": "softmax"},
     "gaussian": {"feature_map": "gaussian"},
     "none": {"attention": "none"},
@@ -65,15 +66,22 @@ def main() -> None:
                 test = make(order[1200:], 300, size, rule, rng)
                 for name in given.models.split(","):
 
-                    def fitted(name: str = name) -> dict[str, Any]:
+                    def fitted(
+                        name: str = name, seed: int = seed, train: Any = train, test: Any = test
+                    ) -> dict[str, Any]:
                         model = PrimalBagClassifier(random_state=seed, **MODELS[name])
                         model.fit(train[0], train[1])
-                        right = [i for i in range(len(test[0])) if test[1][i] and not test[2][i].all()]
+                        right = [
+                            i for i in range(len(test[0])) if test[1][i] and not test[2][i].all()
+                        ]
                         auc = [
                             roc_auc_score(test[2][i], model.instance_weights(test[0][i]))
                             for i in right[:50]
                         ]
-                        return {"accuracy": model.score(test[0], test[1]), "auc": float(np.mean(auc))}
+                        return {
+                            "accuracy": model.score(test[0], test[1]),
+                            "auc": float(np.mean(auc)),
+                        }
 
                     lines.run(f"{name} {rule} {size} {seed}", fitted)
 

@@ -2,14 +2,15 @@
 
     python -m benchmarks.sets.lists --text FOLDER --out lists.jsonl
 
-FOLDER has wiki.train.tokens and wiki.test.tokens. Vectors are LSA-100 of the training paragraphs
-(words that occur in at least three, tf-idf with logarithmic counts); the articles of the test set
-are unseen. A list has 128 paragraphs without the query itself; what is relevant outside of it counts
-as never found.
+FOLDER has wiki.train.tokens and wiki.test.tokens, which may be gzipped. Vectors are LSA-100 of the
+training paragraphs (words that occur in at least three, tf-idf with logarithmic counts); the
+articles of the test set are unseen. A list has 128 paragraphs without the query itself; what is
+relevant outside of it counts as never found.
 """
 
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ K = 128
 def paragraphs(path: Path) -> tuple[list[str], np.ndarray]:
     """Paragraphs of at least 20 words, and the article of each."""
     texts, articles, article = [], [], -1
-    for line in path.read_text(encoding="utf-8").splitlines():
+    whole = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    for line in whole.decode("utf-8").splitlines():
         line = line.strip()
         if re.fullmatch(r"= [^=].*[^=] =", line):
             article += 1
@@ -91,7 +93,6 @@ def main() -> None:
 
 def _unit(rows: np.ndarray) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(1e-12)
-
 
 
 if __name__ == "__main__":

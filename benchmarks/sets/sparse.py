@@ -1,6 +1,6 @@
 """A planted product of two columns among 20 of noise: accuracy against the numbers of a model.
 
-    python -m benchmarks.sets.sparse --out sparse.jsonl
+python -m benchmarks.sets.sparse --out sparse.jsonl
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from primal_attention import SparseKernelClassifier
 
 from .lines import Lines, arguments
 
+train, test = slice(0, 1000), slice(1000, None)
+
 
 def main() -> None:
     given = arguments(__doc__ or "", seeds={"type": int, "default": 5})
@@ -24,7 +26,6 @@ def main() -> None:
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((6000, 22))
         y = (X[:, 0] * X[:, 1] > 0).astype(int)
-        train, test = slice(0, 1000), slice(1000, None)
 
         def ours(seed: int = seed, X: Any = X, y: Any = y) -> dict[str, Any]:
             model = SparseKernelClassifier(4, random_state=seed).fit(X[train], y[train])

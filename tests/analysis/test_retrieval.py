@@ -33,7 +33,9 @@ def test_expansion_by_hand():
     found = expand_query(BASE[:1], BASE, top=2, alpha=2.0)
     places, scores = first_round(BASE[:1], BASE, 2)
     rows = unit(BASE)
-    by_hand = rows[0] + scores[0, 0] ** 2 * rows[places[0, 0]] + scores[0, 1] ** 2 * rows[places[0, 1]]
+    by_hand = (
+        rows[0] + scores[0, 0] ** 2 * rows[places[0, 0]] + scores[0, 1] ** 2 * rows[places[0, 1]]
+    )
     np.testing.assert_allclose(found[0], by_hand / np.linalg.norm(by_hand))
 
 

@@ -70,7 +70,7 @@ def test_tables_bags_and_lists_quickly(estimator):
         return fitted.rank(X, X, 5) if isinstance(fitted, Reranker) else fitted.predict(X)
 
     np.testing.assert_array_equal(answers(first), answers(second))
-    again = pickle.loads(pickle.dumps(first))  # noqa: S301
+    again = pickle.loads(pickle.dumps(first))
     np.testing.assert_array_equal(answers(again), answers(first))
     if not isinstance(estimator, Reranker):
         grid = GridSearchCV(quick, {"lr": [0.01, 0.02]}, cv=2).fit(X, y)

@@ -86,7 +86,7 @@ class PrimalBagClassifier(ClassifierMixin, SavedEstimator):  # type: ignore[misc
         attention: str = "primal",
         options: Mapping[str, Any] | None = None,
         weights: str = "tied",
-        feature_map: str = "elu",
+        feature_map: str = "cosine",
         rank: int | None = None,
         eta: float = 0.0,
         width: int = 64,

@@ -109,7 +109,9 @@ def test_with_the_table_a_set_is_encoded_again(tmp_path):
 
 def test_the_fitted_model_does_not_grow_with_the_table(additive, sets):
     for estimator in (additive, sets):
-        double = estimator._rows(np.tile(X, (5, 1)), np.tile(Y if estimator is additive else LABELS, 5))
+        double = estimator._rows(
+            np.tile(X, (5, 1)), np.tile(Y if estimator is additive else LABELS, 5)
+        )
         sizes = [sum(s.numbers for s in kept) for kept in
                  (estimator.summary_, estimator._summarise(double))]  # fmt: skip
         assert sizes[0] == sizes[1]
