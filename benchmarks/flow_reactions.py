@@ -34,7 +34,7 @@ import numpy as np
 import torch
 from adapt_reactions import LONGEST, TOKENS
 from scipy.stats import spearmanr
-from transformers import AutoModel
+from transformers import AutoModel, BertModel
 
 import primal_attention as pa
 from primal_attention.analysis.capture import find_attentions, run
@@ -145,7 +145,9 @@ def main() -> None:
     torch.set_num_threads(1)
     lines = (asked.model / "vocab.txt").read_text().splitlines()
     vocabulary = {word: number for number, word in enumerate(lines)}
-    model = AutoModel.from_pretrained(asked.model, weights_only=True).eval()
+    named = "model_type" in json.loads((asked.model / "config.json").read_text())
+    model = (AutoModel if named else BertModel).from_pretrained(asked.model, weights_only=True)
+    model.eval()
     reactions, left_out = read(asked.data / "uspto50k_b.tsv.gz", vocabulary, asked.reactions)
     calls = [{"input_ids": torch.tensor([one.ids])} for one in reactions]
     sides = pa.attention_flow(model, calls, [one.side for one in reactions], names=SIDES)

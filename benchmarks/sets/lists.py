@@ -42,8 +42,12 @@ def paragraphs(path: Path) -> tuple[list[str], np.ndarray]:
 
 
 def main() -> None:
-    given = arguments(__doc__ or "", text={"type": Path, "required": True},
-                      seeds={"type": int, "default": 3}, steps={"type": int, "default": 300})  # fmt: skip
+    given = arguments(
+        __doc__ or "",
+        text={"type": Path, "required": True},
+        seeds={"type": int, "default": 3},
+        steps={"type": int, "default": 300},
+    )
     lines = Lines(given.out)
     texts, groups = paragraphs(next(given.text.glob("*train*")))
     new, articles = paragraphs(next(given.text.glob("*test*")))

@@ -71,8 +71,12 @@ def models(classes: bool, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    given = arguments(__doc__ or "", wheel={"required": True}, folds={"type": int, "default": 10},
-                      names={"default": "diabetes,wine,cancer,Boston,Carseats,Auto,OJ,College"})  # fmt: skip
+    given = arguments(
+        __doc__ or "",
+        wheel={"required": True},
+        folds={"type": int, "default": 10},
+        names={"default": "diabetes,wine,cancer,Boston,Carseats,Auto,OJ,College"},
+    )
     lines = Lines(given.out)
     for fold in range(given.folds):
         for name in given.names.split(","):

@@ -14,10 +14,13 @@ from .version import __version__ as __version__
 if TYPE_CHECKING:
     from . import distributed as distributed
     from .analysis import attention_flow as attention_flow
+    from .analysis import attention_graph as attention_graph
     from .analysis import calibration as calibration
     from .analysis import draws as draws
+    from .analysis import explain as explain
     from .analysis import ksvd_diagnostics as ksvd_diagnostics
     from .analysis import spectrum as spectrum
+    from .analysis import transport as transport
     from .analysis.retrieval import expand_query as expand_query
     from .attention import AttentionInfo as AttentionInfo
     from .attention import PrimalAttention as PrimalAttention
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
     from .convert import revert_ as revert_
     from .convert import save as save
     from .convert import save_pretrained as save_pretrained
+    from .models.cooccurrence import cooccurrence_ as cooccurrence_
+    from .models.events import EventModel as EventModel
+    from .models.language import LanguageModel as LanguageModel
     from .theory import KSVD as KSVD
     from .theory import DenseKernel as DenseKernel
     from .theory import KernelFactors as KernelFactors
@@ -44,6 +50,8 @@ if TYPE_CHECKING:
     from .theory import ksvd_residuals as ksvd_residuals
     from .theory.estimator import KernelSVD as KernelSVD
     from .theory.loss import ksvd_loss as ksvd_loss
+    from .theory.time import BochnerTime as BochnerTime
+    from .theory.time import MercerTime as MercerTime
     from .train.adapt import adapt_ as adapt_
     from .train.estimator import PrimalBagClassifier as PrimalBagClassifier
     from .train.estimator import PrimalFormerClassifier as PrimalFormerClassifier
@@ -74,13 +82,18 @@ _EXTRAS = {  # they need an extra, so `import *` leaves them out
 _HOMES = {
     name: home
     for home, names in {
-        ".analysis": "attention_flow calibration draws ksvd_diagnostics spectrum",
+        ".analysis": "attention_flow attention_graph calibration draws explain ksvd_diagnostics "
+        "spectrum transport",
         ".analysis.retrieval": "expand_query",
         ".attention": "attention_info available_attentions fold_ kl_loss make_attention "
         "variational_",
         ".convert": "convert_ from_pretrained load plan revert_ save save_pretrained",
+        ".models.cooccurrence": "cooccurrence_",
+        ".models.events": "EventModel",
+        ".models.language": "LanguageModel",
         ".theory": "KSVD DenseKernel KSVDProblem KSVDResiduals KernelFactors ksvd ksvd_residuals",
         ".theory.loss": "ksvd_loss",
+        ".theory.time": "BochnerTime MercerTime",
         ".train.adapt": "adapt_",
     }.items()
     for name in names.split()

@@ -1,12 +1,17 @@
 """The page of the commands."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from primal_attention.cli.page import ABOUT, commands, page
+from primal_attention.cli import page as module
+from primal_attention.cli.page import ABOUT, commands
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "commands.md"
+
+
+page = cache(module.page)
 
 
 def section(name: str) -> str:

@@ -345,7 +345,7 @@ def _best_aurc(errors: int, cases: int) -> float:
 
 
 def _true(p: Floats, y: Integers) -> Floats:
-    return np.maximum(p[np.arange(len(y)), y], LEAST)
+    return np.asarray(np.maximum(p[np.arange(len(y)), y], LEAST))
 
 
 def _squares(p: Floats, y: Integers) -> Floats:

@@ -59,7 +59,7 @@ class LayerFlow:
 
     def lift(self) -> Array:
         """F over that of uniform attention (heads, G, G)."""
-        return self.flow() / np.nanmean(self.expected, 0)
+        return np.asarray(self.flow() / np.nanmean(self.expected, 0))
 
     def asymmetry(self) -> Array:
         """F_ab - F_ba (heads, G, G)."""
@@ -274,8 +274,8 @@ def _groups(given: Any, count: int) -> Iterator[Integers]:
             continue
         if found.ndim not in (1, 2) or not np.issubdtype(found.dtype, np.integer):
             raise ValueError(
-                f"groups are {found.dtype} of shape {found.shape}; expected integers (N,) or (B, N), "
-                "or a number of parts"
+                f"groups are {found.dtype} of shape {found.shape}; expected integers (N,) or "
+                "(B, N), or a number of parts"
             )
         yield found.astype(np.int64)
 

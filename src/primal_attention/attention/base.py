@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from .inputs import Sequences, arrange
 from .masks import expect_tensor
+from .rotation import Rotation
 from .summary import Growth, KeptRows, Summary, expect_summary
 
 
@@ -33,6 +34,7 @@ class Attention(nn.Module):
     has_values: ClassVar[bool] = True  # whether `value` may differ from `key`
     has_cross: ClassVar[bool] = True  # whether `key` may differ from `query`
     has_pair_masks: ClassVar[bool] = False  # whether `attn_mask` may hide or weight single pairs
+    has_rotation: ClassVar[bool] = False  # whether times may turn queries and keys
     # how much `summarise` keeps of a context: a mechanism with sums says "constant"
     summary: ClassVar[Growth | None] = "linear"
     # torch's encoder layers read this: False keeps their fused softmax path away from us.
@@ -112,6 +114,7 @@ class Attention(nn.Module):
         key: Tensor | None,
         value: Tensor | None,
         key_padding_mask: Tensor | None,
+        rotation: Rotation | None = None,
     ) -> tuple[Sequences, Tensor]:
         """Check a call and bring it to (batch, length, width); the second result is the values."""
         call, values = arrange(
@@ -124,7 +127,20 @@ class Attention(nn.Module):
             raise ValueError(
                 f"{kind} was given a key that is not the query; expected self-attention"
             )
-        return call, values
+        return call if rotation is None else self._rotated(call, rotation), values
+
+    def _rotated(self, call: Sequences, rotation: Rotation) -> Sequences:
+        """The call with a rotation of its positions, which is checked."""
+        if not self.has_rotation:
+            raise ValueError(
+                f"{type(self).__name__} was given a rotation; expected None, or one of the "
+                "attentions that know times: primal with tied weights, linear or softmax"
+            )
+        if not call.is_self:
+            raise ValueError("a rotation was given with a key; expected self-attention")
+        batch, length, _ = call.x.shape
+        rotation.check(batch, self.num_heads, length, self.head_dim)
+        return call._replace(rotation=rotation)
 
     def _mask_shape(self, call: Sequences) -> tuple[int, int, int]:
         """That of an attn_mask with a matrix for every head."""
@@ -143,11 +159,15 @@ class Streaming(Attention):
         raise NotImplementedError(f"{type(self).__name__} defines neither prefill nor _continue")
 
     def prefill(
-        self, x: Tensor, key_padding_mask: Tensor | None = None, state: Any = None
+        self,
+        x: Tensor,
+        key_padding_mask: Tensor | None = None,
+        state: Any = None,
+        rotation: Rotation | None = None,
     ) -> tuple[Tensor, Any]:
         """A causal forward over x that continues from a state and returns the state after it."""
         self._expect_causal("prefill")
-        call, values = self._arrange(x, None, None, key_padding_mask)
+        call, values = self._arrange(x, None, None, key_padding_mask, rotation)
         state = self.init_state(call.x.shape[0]) if state is None else state
         out, state = self._continue(call, values, state)
         return call.restore(out), state

@@ -15,7 +15,9 @@ from . import (
     calibrate,
     convert,
     cost,
+    explain,
     export,
+    generate,
     learn,
     predict,
     report,
@@ -31,6 +33,7 @@ from .options import (
     AsJson,
     DataDir,
     Layers,
+    Log,
     Option,
     Protocol,
     Quiet,
@@ -97,6 +100,7 @@ def train(
         str | None, typer.Option(help="Name of the run folder.", show_default="task and attention")
     ] = None,
     data_dir: DataDir = None,
+    log: Log = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
     **options: Any,
@@ -120,7 +124,7 @@ def train(
     config = resolve_words(
         task, attention, layers, recipe, protocol, data_dir, seed=seed or 0, **settings
     )
-    new_run(config, chosen, root=out, name=name, quiet=quiet, as_json=as_json)
+    new_run(config, chosen, root=out, name=name, log=log or "", quiet=quiet, as_json=as_json)
 
 
 @app.command()
@@ -131,13 +135,14 @@ def resume(
             metavar="RUN", exists=True, file_okay=False, help="The folder of a run, or of seeds."
         ),
     ],
+    log: Log = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Continue a run that was interrupted or killed; it ends as if it had never stopped."""
     from .runs import old_run
 
-    old_run(run, quiet=quiet, as_json=as_json)
+    old_run(run, log=log or "", quiet=quiet, as_json=as_json)
 
 
 @app.command("list")
@@ -154,11 +159,13 @@ def list_(as_json: AsJson = False) -> None:
 
 COMMANDS = (
     predict,
+    generate,
     export,
     serve,
+    calibrate,
+    explain,
     adapt,
     bench,
-    calibrate,
     convert,
     cost,
     learn,

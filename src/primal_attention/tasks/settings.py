@@ -84,7 +84,7 @@ class EngineConfig:
         "activation": ("gelu", "relu"),
         "ksvd_square": ("sample", "batch"),
         "optimizer": ("radam", "adam", "adamw"),
-        "schedule": ("constant", "cosine", "linear"),
+        "schedule": ("constant", "cosine", "linear", "root"),
         "precision": ("32-true", "64-true", "bf16-mixed", "bf16-true"),
         "accelerator": ("auto", "cpu", "cuda", "mps"),
     }
@@ -136,7 +136,9 @@ class EngineConfig:
     ema: float | None = of_training(
         None, "Evaluate averages of the weights over the steps, e.g. 0.999; none = off."
     )
-    schedule: str = of_training("constant", "Learning rate over time: constant, cosine or linear.")
+    schedule: str = of_training(
+        "constant", "Learning rate over time: constant, cosine, linear or root."
+    )
     warmup_steps: int = of_training(0, "Steps over which the learning rate rises from zero.")
 
     data_dir: str | None = aside(None, "Folder with data sets.")

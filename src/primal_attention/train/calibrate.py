@@ -91,7 +91,8 @@ def calibrate(
         raise RunError(f"{path} has no finished seed; expected at least one")
     found: dict[str, list[Logits]] = {}
     turned: dict[str, list[Logits]] = {}
-    temperatures, labels, split = [], None, ""
+    temperatures, split = [], ""
+    labels: Any = None
     for number, run in runs.items():
         tell(f"seed {number}")
         data, model = open_run(run)

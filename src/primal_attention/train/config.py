@@ -11,6 +11,8 @@ from typing import Any
 
 # passed on, for those who train
 from ..tasks.classification.settings import RunConfig as RunConfig
+from ..tasks.events.settings import EventConfig as EventConfig
+from ..tasks.language.settings import LanguageConfig as LanguageConfig
 from ..tasks.own.settings import OwnConfig as OwnConfig
 from ..tasks.rl.settings import DecisionConfig as DecisionConfig
 from ..tasks.settings import PLACE_FIELDS as PLACE_FIELDS
@@ -21,6 +23,8 @@ KINDS: tuple[type[EngineConfig], ...] = (
     RunConfig,
     OwnConfig,
     DecisionConfig,
+    EventConfig,
+    LanguageConfig,
 )  # that `--help` shows
 CHOICES = RunConfig.CHOICES
 

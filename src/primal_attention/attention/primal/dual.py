@@ -164,6 +164,8 @@ class DualView(Streaming):
         if self.weights == "tied" and self.feature_map.positive:  # rows are divided by their sums
             sums = phi_k.cumsum(-2) if self.causal else phi_k.sum(-2, keepdim=True)
             phi_q = phi_q * reference.inverse_positive((phi_q * sums).sum(-1, keepdim=True))
+        if call.rotation is not None:
+            phi_q, phi_k = call.rotation.turn(phi_q), call.rotation.turn(phi_k)
         return KernelFactors.from_features(phi_q, phi_k, self._anchor_rows(call))
 
     def _both_features(self, call: Sequences) -> tuple[Tensor, Tensor]:

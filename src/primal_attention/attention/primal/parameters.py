@@ -57,7 +57,8 @@ class PrimalParameters(Readout):
 
     def reset_parameters(self) -> None:
         """Xavier projections, orthogonal W_e and W_r per head, Lambda^{1/2} uniform in (0, 1), and
-        the start of the feature map."""
+        the start of the feature map. Tied weights with a positive map start with W_k = W_q: the
+        kernel is symmetric and compares content from the first step; training parts the two."""
         self.feature_map.reset_parameters()
         self._start_parameters()
 
@@ -68,6 +69,9 @@ class PrimalParameters(Readout):
             halves += self.dual_weight.chunk(2)
         for half in halves:
             nn.init.xavier_uniform_(half)
+        if self.weights == "tied" and self.feature_map.positive:
+            queries, keys = self.in_proj_weight.detach().chunk(2)
+            keys.copy_(queries)
         if self.weights != "tied":
             for head in (*self.w_e, *self.w_r):
                 _orthogonal_(head)

@@ -63,6 +63,7 @@ class RunConfig(EngineConfig):
         "augment": ("none", "light", "deit"),
         "batching": ("random", "bucket", "fixed"),
         "uncertainty": ("none", "readout"),
+        "track": ("none", "transport"),
     }
     RULES: ClassVar[Mapping[str, Rule]] = {
         **EngineConfig.RULES,
@@ -142,6 +143,9 @@ class RunConfig(EngineConfig):
     )
     validation_fraction: float = of_training(
         0.2, "Part of the training set held out (protocol holdout)."
+    )
+    track: str = of_training(
+        "none", "Figures after every epoch, in metrics.jsonl: transport (of attentions), or none."
     )
     selection_epochs: str = of_training(
         "every", "Epochs to choose from: every one, or the first, the even and the last (paper)."
