@@ -55,6 +55,7 @@ def main() -> None:
     lines.run("mean", lambda: error(np.full(len(y) - FIRST, y[:FIRST].mean())))
     first = X[:FIRST]
     lines.run("boosting frozen", lambda: error(boosting().fit(first, y[:FIRST]).predict(X[FIRST:])))
+    lines.run("boosting weekly", lambda: refitted(boosting, X))
     for seed in range(given.seeds):
         for context in ("set", "additive"):
 
@@ -81,7 +82,6 @@ def main() -> None:
             return error(model.predict(numbers[FIRST:]))
 
         lines.run(f"mlp frozen {seed}", mlp)
-    lines.run("boosting weekly", lambda: refitted(boosting, X))
 
 
 if __name__ == "__main__":

@@ -146,7 +146,8 @@ class PrimalBagClassifier(ClassifierMixin, SavedEstimator):  # type: ignore[misc
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The most probable label of each bag (bags,)."""
-        labels: npt.NDArray[Any] = self.classes_[self.predict_proba(X).argmax(1)]
+        chosen = self.predict_proba(X).argmax(1)
+        labels: npt.NDArray[Any] = self.classes_[chosen]
         return labels
 
     @torch.inference_mode()

@@ -77,7 +77,8 @@ class PrimalTableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[mi
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The most probable label of each row (rows,)."""
-        labels: npt.NDArray[Any] = self.classes_[self.predict_proba(X).argmax(1)]
+        chosen = self.predict_proba(X).argmax(1)
+        labels: npt.NDArray[Any] = self.classes_[chosen]
         return labels
 
     def predict_proba(self, X: Any) -> Floats:
