@@ -1,8 +1,13 @@
 """For all tests: what a busy machine, or a virtual one, needs."""
 
+import csv
 import gc
+import math
 import os
+import random
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Some virtual machines report AMX and then refuse its instructions: torch would die in bfloat16.
@@ -21,3 +26,40 @@ gc.disable()
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+# -- one's own data: a csv file with series, and a run that was trained on it ----------------------
+
+SMALL = {"width": 8, "heads": 2, "feedforward": 8, "rank": 2, "epochs": 1}
+
+
+def write_sensors(path: Path, cases: int = 24, *, seed: int = 0) -> Path:
+    """A long table: machine, at, vibration, current, state; series of 8 to 12 positions."""
+    rng = random.Random(seed)
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["machine", "at", "vibration", "current", "state"])
+        for i in range(cases):
+            state, pace = ("ok", 0.3) if i % 2 else ("worn", 0.9)
+            for t in range(8 + i % 5):
+                values = math.sin(pace * t) + 0.1 * rng.gauss(0, 1), rng.gauss(2, 3)
+                writer.writerow([f"m{i}", t, *(f"{v:.4f}" for v in values), state])
+    return path
+
+
+@pytest.fixture(scope="session")
+def sensors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The csv file."""
+    return write_sensors(tmp_path_factory.mktemp("own") / "sensors.csv")
+
+
+@pytest.fixture(scope="session")
+def own_run(sensors: Path) -> Path:
+    """The folder of a small run on it."""
+    pytest.importorskip("lightning_fabric")
+    from primal_attention.train import train
+    from primal_attention.train.config import settings_for
+
+    where = {"data": str(sensors), "target": "state", "id": "machine", "time": "at"}
+    config = settings_for("", ("primal",), **where, **SMALL)
+    return train(config, root=sensors.parent / "runs", name="sensors").run

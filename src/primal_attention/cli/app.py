@@ -16,10 +16,14 @@ from . import (
     convert,
     cost,
     explain,
+    export,
+    generate,
     learn,
+    predict,
     report,
     reproduce,
     rl,
+    serve,
     spectrum,
     sweep,
 )
@@ -63,13 +67,17 @@ def primal(
 
 
 @app.command(
-    epilog="Example: primal train uea/JapaneseVowels --attention softmax,primal --seeds 0-4"
+    epilog="Examples: primal train uea/JapaneseVowels --attention softmax,primal --seeds 0-4; "
+    "primal train --data sensors.csv --target state --id machine --time at"
 )
 @config_options
 def train(
     task: Annotated[
-        str, typer.Argument(metavar="TASK", help="A task, such as uea/JapaneseVowels.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="[TASK]", help="A task, such as uea/JapaneseVowels; not needed with --data."
+        ),
+    ] = None,
     *,
     attention: Annotated[
         str | None,
@@ -105,6 +113,12 @@ def train(
         settings = given(options)
         if option:
             settings["options"] = parse_options(option)
+        if task is None:
+            from ..tasks.own import task_of
+
+            task, said = task_of(settings)
+            if not quiet:
+                typer.echo(said, err=True)
     config = resolve_words(
         task, attention, layers, recipe, protocol, data_dir, seed=seed or 0, **settings
     )
@@ -140,19 +154,24 @@ def list_(as_json: AsJson = False) -> None:
     show_json(list_json(attentions, tasks)) if as_json else show_list(attentions, tasks)
 
 
-for module in (
+COMMANDS = (
+    predict,
+    generate,
+    export,
+    serve,
+    calibrate,
+    explain,
     adapt,
     bench,
-    calibrate,
     convert,
     cost,
-    explain,
     learn,
     spectrum,
     report,
     reproduce,
     sweep,
-):
+)
+for module in COMMANDS:
     name = module.__name__.rpartition(".")[2]  # that of its command, too
     app.command(epilog=getattr(module, "EPILOG", None))(getattr(module, name))
 data_app.command(epilog=rl.EPILOG)(rl.collect)

@@ -60,6 +60,7 @@ def config_options(command: F) -> F:
             word = option_of(field)
             # the recipe says what is computed, not where
             default: Any = str(field.default) if panel == "Machine" else "from recipe"
+            default = False if panel == "Data" else default
             shown: dict[str, Any] = {"show_default": default, "metavar": f"<{kind.__name__}>"}
             option = typer.Option(
                 f"{word}/--no-{word[2:]}" if kind is bool else word,

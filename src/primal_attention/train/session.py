@@ -108,6 +108,8 @@ class Session:
         if not path.exists():
             with explained(f"write into {self.path}"):
                 write_json(path, found)
+                if (reading := self.objective.reading()) is not None:
+                    write_json(self.path / "reader.json", reading)
         elif read_json(path) != found:
             raise RunError(
                 f"the data of {self.config.task} is not what {self.path} began with; expected the "

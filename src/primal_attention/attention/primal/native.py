@@ -66,7 +66,7 @@ def attend_native(
             state = PrimalState(sums, seen, None)
         elif layer.anchors and (layer.anchor_rule != "sample" or x.dtype != torch.float32):
             x, weights = anchor_weights(
-                x, ignore, layer.projections(x.dtype), layer.anchor_rule, WHOLE, eager=True
+                x, ignore, layer.projections(x.dtype), layer.anchor_source, WHOLE, eager=True
             )
     feature_map, readout, out_proj = layer.feature_map, layer.readout(), layer.out_proj
     log_sharp: Tensor | None = None

@@ -58,7 +58,7 @@ class RunConfig(EngineConfig):
         "token_start": ("unit", "small"),
         "selection_epochs": ("every", "paper"),
         "positions": ("learned", "sinusoidal", "none"),
-        "head": ("mean", "flatten", "mlp"),
+        "head": ("mean", "flatten", "mlp", "attention"),
         "normalise": ("channel", "none"),
         "augment": ("none", "light", "deit"),
         "batching": ("random", "bucket", "fixed"),
