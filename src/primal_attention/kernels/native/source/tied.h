@@ -21,13 +21,14 @@ struct Tied : Pass {
   static constexpr bool positive = Feature::positive;
   int64_t rows, size;  // of S_z, and all its numbers
   int64_t states;      // sets of P: one for each sample, or for each tile of a causal layer
+  int64_t channels;    // of the features that are kept, with or without dual variables
   Within<Feature> within;
 
   // parts of `saved`
   struct Saved {
     float *features, *inverse, *factor, *scores, *sums, *weights, *energy;
     Saved(const Tied& t, float* at) {
-      features = at, at += t.positions.padded * (t.inner + t.scores);
+      features = at, at += t.positions.padded * t.channels;
       inverse = at, at += t.positions.padded * t.sides;
       factor = at, at += positive ? t.positions.padded : 0;  // f
       scores = at, at += t.c.causal ? t.positions.padded * t.scores : 0;
@@ -39,18 +40,19 @@ struct Tied : Pass {
 
   explicit Tied(const Call& call)
       : Pass(call), rows(c.rank + positive), size(rows * c.head_dim),
-        states(c.causal ? positions.tiles.size() : c.batch), within(*this, rows) {}
+        states(c.causal ? positions.tiles.size() : c.batch), channels(inner + scores),
+        within(*this, rows) {}
 
   int64_t saved_size() const {
-    int64_t channels = inner + scores + sides + positive + (c.causal ? scores : 0);
+    int64_t all_channels = channels + sides + positive + (c.causal ? scores : 0);
     // whole vectors are read at the end of the weights
-    return positions.padded * channels + (c.batch + states) * sides * size + c.batch * scores +
+    return positions.padded * all_channels + (c.batch + states) * sides * size + c.batch * scores +
            WIDTH;
   }
 
   int64_t other(int64_t z) const { return (z + c.heads) % sides; }
   Block features_of(const Saved& saved, const Tile& tile) const {
-    return {saved.features + tile.at * (inner + scores), (inner + scores) * PANEL};
+    return {saved.features + tile.at * channels, channels * PANEL};
   }
   Block inverse_of(const Saved& saved, const Tile& tile) const {
     return {saved.inverse + tile.at * sides, sides * PANEL};
@@ -86,6 +88,7 @@ struct Tied : Pass {
 
   void forward() {
     cut(size * sides);
+    if (!c.saved && !c.causal) channels = inner;  // the sums need dual variables, the scores not
     Buffer own(c.saved ? 0 : saved_size());
     Saved saved(*this, c.saved ? c.saved : own);
     Buffer w_in(inner * c.width), w_dual(scores * c.width);
@@ -134,7 +137,8 @@ struct Tied : Pass {
   void sum_tile(const Saved& saved, const Tile& tile, const float* w_in, const float* w_dual,
                 Worker& w, float* sums) const {
     int64_t panels = tile.panels(), p = c.head_dim, s = c.rank;
-    Block phi = features_of(saved, tile), dual = phi.rows_from(inner);
+    Block phi = features_of(saved, tile);
+    Block dual = channels > inner ? phi.rows_from(inner) : w.d_scores.block(scores);
     Block inverse = inverse_of(saved, tile), x = turned_rows(tile, w);
     project<Start::zero>(w_dual, scores, c.width, x, dual, panels);
     if (positive) make_unit_rows(x, c.width, panels, factor_of_rows(saved, tile));
