@@ -1,11 +1,13 @@
 """Equal seconds for every attention, on tasks that need it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 from primal_attention.bench.learning import (
+    STARTS,
     Lesson,
     Point,
     SmallNetwork,
@@ -45,6 +47,25 @@ def test_network_answers_at_the_places():
     assert torch.allclose(turned, found.flip(1), atol=1e-6)
 
 
+@pytest.mark.parametrize("attention", [TIED, "primal:data", "linear", "softmax"])
+@pytest.mark.parametrize("start", STARTS)
+def test_queries_and_keys_start_as_asked(attention, start):
+    lesson = replace(SHORT, attention=attention, start=start)
+    layer = SmallNetwork(lesson, lesson.made_task).layers[0].self_attn
+    queries, keys = layer.in_proj_weight[: 2 * lesson.width].tensor_split(2)
+    alike = start == "symmetric" or (start == "own" and attention == TIED)
+    assert torch.equal(queries, keys) == alike
+    assert float(queries.detach().std()) == pytest.approx(float(keys.detach().std()), rel=0.2)
+
+
+def test_an_attention_without_keys_keeps_its_start():
+    torch.manual_seed(0)
+    own = SmallNetwork(SHORT, SHORT.made_task).state_dict()
+    torch.manual_seed(0)
+    asked = SmallNetwork(replace(SHORT, start="symmetric"), SHORT.made_task).state_dict()
+    assert all(torch.equal(asked[name], value) for name, value in own.items())
+
+
 def test_a_curriculum_doubles_up_to_the_length():
     lesson = Lesson(attention="none", length=1000, curriculum=True)
     lengths = [lesson.length_at(share / 100) for share in range(101)]
@@ -82,8 +103,10 @@ def test_runs_are_kept_and_not_run_again(tmp_path):
         ({"task": "lokup"}, "did you mean 'lookup'"),
         ({"seconds": 0.0}, "seconds is 0.0; expected a positive number"),
         ({"eta": -1.0}, "eta is -1.0; expected a number of at least 0"),
+        ({"start": "symetric"}, "start is 'symetric'.*expected one of 'own', 'symmetric'"),
         ({"length": 5}, "length is 5; expected at least 12"),
         ({"task_options": (("pairs", 99),)}, "pairs is 99; expected 1 to 32"),
+        ({"task_options": (("queries", 0),)}, "queries is 0; expected at least 1"),
     ],
 )
 def test_bad_lessons(options, message):

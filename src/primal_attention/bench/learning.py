@@ -19,6 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..attention import PrimalAttention
+from ..attention.projected import ProjectedAttention
+from ..names import check_choice
 from ..tasks.generated import GeneratedTask, Questions, make_generated
 from ..theory.loss import ksvd_loss
 from .candidates import parse_candidate
@@ -26,14 +29,18 @@ from .settings import Settings
 
 SHORTEST = 64  # where a curriculum starts
 LOOKS = 12  # at the accuracy, in a run
+STARTS = "own", "symmetric", "independent"  # of queries and keys
 EXAMINED = 128  # sequences of a look
+BETAS = 0.9, 0.95  # of AdamW: the KSVD loss begins large, and its squares are soon forgotten
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lesson:
     """One run. attention: as in `primal bench`, "primal:tied,feature_map=elu". eta: weight of the
     KSVD loss. curriculum: the length doubles in the first half of the time from 64 to `length`,
-    and batches of short sequences are as many positions. task_options: (name, number), ..."""
+    and batches of short sequences are as many positions. start: of queries and keys, the
+    attention's own, or the same for all: W_k equal to W_q, or drawn for itself. task_options:
+    (name, number), ..."""
 
     attention: str
     task: str = "lookup"
@@ -48,6 +55,7 @@ class Lesson:
     layers: int = 2
     rank: int = 8
     learning_rate: float = 2e-3
+    start: str = "own"
     task_options: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -56,6 +64,7 @@ class Lesson:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected a positive number")
         if self.eta < 0:
             raise ValueError(f"eta is {self.eta}; expected a number of at least 0")
+        check_choice("start", self.start, STARTS)
         parse_candidate(self.attention)
         if self.length < self.made_task.shortest:
             raise ValueError(
@@ -102,6 +111,7 @@ class SmallNetwork(nn.Module):
                 width, lesson.heads, 2 * width, 0.0, batch_first=True, norm_first=True
             )
             attention = candidate.build(settings, lesson.length)
+            _start(attention, lesson.start)
             layer.register_module("self_attn", attention)  # whatever its class
             self.layers.append(layer)
         self.norm, self.answer = nn.LayerNorm(width), nn.Linear(width, task.classes)
@@ -116,6 +126,21 @@ class SmallNetwork(nn.Module):
         return logits
 
 
+@torch.no_grad()
+def _start(attention: nn.Module, start: str) -> None:
+    """Start W_k anew, in attentions that have queries and keys of their own."""
+    if start == "own" or not isinstance(attention, PrimalAttention | ProjectedAttention):
+        return
+    if isinstance(attention, ProjectedAttention) and attention.parts < 3:
+        return
+    width = attention.embed_dim
+    queries, keys = attention.in_proj_weight[: 2 * width].chunk(2)
+    if start == "symmetric":
+        keys.copy_(queries)
+    else:
+        keys.copy_(queries.flatten()[torch.randperm(queries.numel())].view_as(queries))
+
+
 def learn(lesson: Lesson, see: Callable[[Point], None] = lambda point: None) -> list[Point]:
     """Train for the lesson's seconds; `see` is told every look at the accuracy."""
     return list(learning(lesson, see))
@@ -126,7 +151,7 @@ def learning(lesson: Lesson, see: Callable[[Point], None] = lambda point: None) 
     torch.manual_seed(lesson.seed)
     task = lesson.made_task
     network = SmallNetwork(lesson, task)
-    optimiser = torch.optim.AdamW(network.parameters(), lesson.learning_rate)
+    optimiser = torch.optim.AdamW(network.parameters(), lesson.learning_rate, BETAS)
     generator = torch.Generator().manual_seed(1 + 100 * lesson.seed)
     seconds, steps, looked = 0.0, 0, 0.0
     with _one_thread():

@@ -43,6 +43,16 @@ def learn(
     pairs: Annotated[
         int | None, typer.Option(help="Pairs of keys and values of lookup.", show_default="8")
     ] = None,
+    queries: Annotated[
+        int | None, typer.Option(help="Queries of lookup in a sequence.", show_default="4")
+    ] = None,
+    start: Annotated[
+        str,
+        typer.Option(
+            help="Of queries and keys: own, as the attention has it; symmetric, with W_k = W_q; "
+            "or independent."
+        ),
+    ] = "own",
     rank: Annotated[int, typer.Option(help="Rank, for the attentions that have one.")] = 8,
     batch_size: Annotated[int, typer.Option(help="Sequences in a batch.")] = 8,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 2e-3,
@@ -63,11 +73,13 @@ def learn(
     from .show import console, show_json, show_table
 
     with usage():
-        options = () if pairs is None else (("pairs", pairs),)
+        given = {"pairs": pairs, "queries": queries}
+        options = tuple((name, number) for name, number in given.items() if number is not None)
         names = [one.text for one in parse_candidates(attention)]
         common = Lesson(
             attention=names[0], task=task, length=length, seconds=seconds, curriculum=curriculum,
-            batch=batch_size, rank=rank, learning_rate=lr, task_options=options,
+            batch=batch_size, rank=rank, learning_rate=lr, start=start,
+            task_options=options,
         )  # fmt: skip
         etas = [float(part) for part in eta.split(",")]
         lessons = make_lessons(names, parse_seeds(seeds), etas, common)

@@ -60,7 +60,7 @@ class GeneratedTask(ABC):
 @dataclass(frozen=True)
 class Lookup(GeneratedTask):
     """`pairs` positions hold a key and its value, all others a key and a value that mean nothing;
-    four queries ask for the value of a key. A field tells the three kinds apart.
+    `queries` ask for the value of a key. A field tells the three kinds apart.
 
     One pair in N positions answers a query. Without attention: 1 / values.
     """
@@ -75,6 +75,8 @@ class Lookup(GeneratedTask):
             raise ValueError(
                 f"pairs is {self.pairs}; expected 1 to {self.keys}, the number of keys"
             )
+        if self.queries < 1:
+            raise ValueError(f"queries is {self.queries}; expected at least 1")
 
     @property
     def fields(self) -> tuple[int, ...]:

@@ -25,13 +25,13 @@ class PrimalFormerRegressor(RegressorMixin, FormerEstimator):  # type: ignore[mi
     """Predicts a number for a time series; parameters, X and the attributes model_, ensemble_,
     mixture_, history_ and n_iter_ are those of `PrimalFormerClassifier`.
 
-    Networks and ridges learn y with mean 0 and deviation 1 by the mean square; the share of the
-    networks has the least squared error on cases that were left out.
+    Networks and ridges learn y with mean 0 and deviation 1 by the mean square; temperature and
+    factors have the least squared error on cases that were left out.
 
     Attributes
     ----------
-    left_out_ : the prediction (cases,) of each case of `fit` by what did not see it; None with
-        ensemble="net".
+    left_out_ : the prediction (cases,) of each case of `fit` by what did not see it; None where no
+        case was left out.
     """
 
     left_out_: Floats | None
@@ -39,6 +39,11 @@ class PrimalFormerRegressor(RegressorMixin, FormerEstimator):  # type: ignore[mi
     def fit(self, X: Any, y: Any) -> PrimalFormerRegressor:
         """Train on series X and their values y (cases,)."""
         settings = Settings.of(self.get_params())
+        if settings.config.uncertainty != "none":
+            raise ValueError(
+                f"uncertainty is {settings.config.uncertainty!r}; expected 'none': a Gaussian "
+                "readout is for classes"
+            )
         series = self._read(X, None)
         y = read_values(y, series, type(self).__name__)
         problem, centre, deviation = Numbers.of(y)

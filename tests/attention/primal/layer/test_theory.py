@@ -7,8 +7,10 @@ import torch
 from torch.nn.functional import elu, normalize
 from torch.testing import assert_close
 
-from primal_attention import ksvd, ksvd_loss, ksvd_residuals
+from primal_attention import PrimalAttention, ksvd, ksvd_loss, ksvd_residuals
 from primal_attention.theory import Elu
+
+from ....pairs import pairwise
 
 EXACT = {"rtol": 1e-9, "atol": 1e-10}
 D, H, P, S = 8, 2, 4, 2
@@ -75,10 +77,10 @@ def loss_of(layer, x, ignore, positions):
 SOLVABLE = ["data-sample", "data-mean", "free", "free-causal"]
 
 
-@pytest.mark.parametrize("masked", [False, True], ids=["no mask", "mask"])
-@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
-@pytest.mark.parametrize("positions", ["mean", "sum"])
-@pytest.mark.parametrize("kind", SOLVABLE)
+@pairwise(
+    kind=SOLVABLE, feature_map=["cosine", "exp", "elu"], positions=["mean", "sum"],
+    masked=[False, True],
+)  # fmt: skip
 def test_lemma_42_after_ksvd_initialisation(
     kind, positions, feature_map, masked, glass, make_rows, make_mask
 ):
@@ -101,10 +103,10 @@ def test_lemma_42_after_ksvd_initialisation(
     assert loss_of(layer, x, ignore, positions) > 1e-5
 
 
-@pytest.mark.parametrize("masked", [False, True], ids=["no mask", "mask"])
-@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
-@pytest.mark.parametrize("positions", ["mean", "sum"])
-@pytest.mark.parametrize("kind", ["data-sample", "data-mean", "free"])
+@pairwise(
+    kind=["data-sample", "data-mean", "free"], feature_map=["cosine", "exp", "elu"],
+    positions=["mean", "sum"], masked=[False, True],
+)  # fmt: skip
 def test_lemma_42_in_cross_attention(
     kind, positions, feature_map, masked, glass, make_rows, make_mask
 ):
@@ -365,3 +367,33 @@ def test_singular_values_without_the_kernel(kind, glass, make_rows, make_mask):
     assert exact[..., P - 1].min() > 1e-6  # and p is reached
     left, sigma, right = factors.svd()
     assert_close(left @ torch.diag_embed(sigma) @ right.mT, dense, **EXACT)
+
+
+# -- the start -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["elu", "exp"])
+def test_tied_weights_with_positive_features_start_with_a_symmetric_kernel(name, make_rows):
+    """Equal content is seen from the first step; the first gradients part queries and keys."""
+    torch.manual_seed(0)
+    layer = PrimalAttention(D, H, rank=S, feature_map=name, dtype=torch.float64)
+    x = make_rows(2, 7, D)
+    queries, keys = layer.in_proj_weight.chunk(2)
+    assert torch.equal(queries, keys)
+    phi_q, phi_k = features(layer, x)
+    kernel = phi_q @ phi_k.mT
+    assert_close(kernel, kernel.mT)
+    layer.train()(x)[0].square().sum().backward()
+    slope_q, slope_k = layer.in_proj_weight.grad.chunk(2)
+    assert (slope_q - slope_k).abs().max() > 1e-6
+    before = layer.in_proj_weight.detach().clone()
+    layer.reset_parameters()
+    queries, keys = layer.in_proj_weight.chunk(2)
+    assert torch.equal(queries, keys)
+    assert not torch.equal(layer.in_proj_weight, before)
+
+
+@pytest.mark.parametrize("options", [{"feature_map": "cosine"}, {"weights": "data"}])
+def test_bounded_features_start_with_queries_and_keys_of_their_own(options):
+    queries, keys = PrimalAttention(D, H, rank=S, **options).in_proj_weight.chunk(2)
+    assert not torch.equal(queries, keys)
