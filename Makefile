@@ -67,8 +67,15 @@ $(KERNELS): $(STAMP) $(NATIVE)/build.py $(wildcard $(NATIVE)/source/*)
 demo: $(KERNELS) ## run the demonstration
 	@$(PY) examples/demo.py
 
-test: lint $(KERNELS) ## lint, type check, and run the tests
-	$(PY) -m pytest $(PYTEST_ARGS)
+test: $(KERNELS) ## lint, type check, and run the tests
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	@# types are checked beside the tests, and what mypy says stands below them
+	@$(PY) -m mypy >$(VENV)/mypy.log 2>&1 & types=$$!; \
+	tests=0; $(PY) -m pytest $(PYTEST_ARGS) || tests=$$?; \
+	wrong=0; wait $$types || wrong=$$?; \
+	echo 'mypy:'; cat $(VENV)/mypy.log; \
+	exit $$((tests ? tests : wrong))
 
 test-slow: $(VENV)/.extra-ray,rl $(KERNELS) ## run the slow tests only
 	$(PY) -m pytest -m slow $(PYTEST_ARGS)

@@ -1,8 +1,15 @@
 """For all tests: what a busy machine, or a virtual one, needs."""
 
+import csv
 import gc
+import math
+import multiprocessing
 import os
+import random
+import runpy
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Some virtual machines report AMX and then refuse its instructions: torch would die in bfloat16.
@@ -21,3 +28,60 @@ gc.disable()
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+# -- one's own data: a csv file with series, and a run that was trained on it ----------------------
+
+SMALL = {"width": 8, "heads": 2, "feedforward": 8, "rank": 2, "epochs": 1}
+
+
+def write_sensors(path: Path, cases: int = 24, *, seed: int = 0) -> Path:
+    """A long table: machine, at, vibration, current, state; series of 8 to 12 positions."""
+    rng = random.Random(seed)
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["machine", "at", "vibration", "current", "state"])
+        for i in range(cases):
+            state, pace = ("ok", 0.3) if i % 2 else ("worn", 0.9)
+            for t in range(8 + i % 5):
+                values = math.sin(pace * t) + 0.1 * rng.gauss(0, 1), rng.gauss(2, 3)
+                writer.writerow([f"m{i}", t, *(f"{v:.4f}" for v in values), state])
+    return path
+
+
+@pytest.fixture(scope="session")
+def sensors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The csv file."""
+    return write_sensors(tmp_path_factory.mktemp("own") / "sensors.csv")
+
+
+@pytest.fixture(scope="session")
+def own_run(sensors: Path) -> Path:
+    """The folder of a small run on it."""
+    pytest.importorskip("lightning_fabric")
+    from primal_attention.train import train
+    from primal_attention.train.config import settings_for
+
+    where = {"data": str(sensors), "target": "state", "id": "machine", "time": "at"}
+    config = settings_for("", ("primal",), **where, **SMALL)
+    return train(config, root=sensors.parent / "runs", name="sensors").run
+
+
+# -- runs that can be killed -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def start():
+    """Starts a real process that trains or resumes a run; it can be killed."""
+    context = multiprocessing.get_context("forkserver")
+    # the server has everything imported but never computed, so its forks start at once
+    context.set_forkserver_preload(["primal_attention.train.session", "primal_attention.train"])
+    script = Path(__file__).parent / "train" / "tiny_task.py"
+
+    def begin(run, changes=None, kill_at=None):
+        given = {"RUN": str(run), "CHANGES": changes or {}, "KILL_AT": kill_at}
+        process = context.Process(target=runpy.run_path, args=(str(script), given, "__main__"))
+        process.start()
+        return process
+
+    return begin

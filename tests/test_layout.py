@@ -13,6 +13,7 @@ FOLDERS = ("benchmarks", "deployment", "docs", "examples")  # beside the package
 WHOLE = {
     "test_contributing.py",
     "test_layout.py",
+    "test_pairs.py",  # the grids of other tests
     "test_readme.py",
     "test_rooms.py",
     "attention/test_coverage.py",  # of all attentions

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from primal_attention import make_attention
 
+from ..pairs import pairwise
 from .draws import draw
 
 WIDTH, HEADS = 12, 3
@@ -58,9 +59,7 @@ def gradients(out: Tensor, x: Tensor, made) -> list[Tensor]:
     return [out, *torch.autograd.grad(out.sin().sum(), [x, *made.parameters()])]
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("global_tokens", [0, 3, 50])
-@pytest.mark.parametrize("window", [1, 2, 7, 39, 70, 100])
+@pairwise(window=[1, 2, 7, 39, 70, 100], global_tokens=[0, 3, 50], causal=[False, True])
 def test_the_windowed_softmax(window, global_tokens, causal):
     made = layer(window=window, global_tokens=global_tokens, causal=causal)
     length = 77

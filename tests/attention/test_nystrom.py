@@ -10,6 +10,7 @@ from primal_attention import SoftmaxAttention
 from primal_attention.attention import NystromAttention
 from primal_attention.attention.nystrom import convolve
 
+from ..pairs import pairwise
 from .draws import draw, holes, randomised
 
 BATCH, WIDTH, HEADS = 4, 12, 3
@@ -52,9 +53,7 @@ def dense(layer: NystromAttention, x: Tensor) -> tuple[Tensor, Tensor]:
     return layer.out_proj(out), matrix
 
 
-@pytest.mark.parametrize("length", [5, 16, 23])
-@pytest.mark.parametrize("landmarks", [1, 4, 6])
-@pytest.mark.parametrize("residual_width", [None, 1, 5])
+@pairwise(length=[5, 16, 23], landmarks=[1, 4, 6], residual_width=[None, 1, 5])
 def test_is_the_matrix_of_its_formula(length, landmarks, residual_width):
     layer = make(landmarks=landmarks, residual_width=residual_width)
     x, ignore = draw(BATCH, length, WIDTH), holes(length)

@@ -33,7 +33,7 @@ def test_everything_about_an_attention_is_there(name):
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[1] == info.cost
     facts = (info.causal, info.cross, info.streaming, info.any_length)
-    assert cells[3:] == ["yes" if fact else "no" for fact in facts]
+    assert cells[3:] == [*("yes" if fact else "no" for fact in facts), info.summary or "no"]
 
 
 def test_options_with_and_without_a_default():

@@ -52,6 +52,8 @@ def test_facts(name):
     for method in ("init_state", "prefill", "step"):
         assert hasattr(info.build, method) == info.streaming
     assert getattr(info.build, "has_cross", info.cross) == info.cross
+    assert (info.summary in ("constant", "linear")) == info.cross
+    assert info.summary is None or hasattr(info.build, "summarise")
 
 
 @pytest.mark.parametrize("name", available_attentions())

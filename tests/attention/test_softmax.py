@@ -1,6 +1,7 @@
 """Softmax attention against nn.MultiheadAttention, and the promises that it makes on top."""
 
 from copy import deepcopy
+from itertools import product
 
 import pytest
 import torch
@@ -8,6 +9,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from primal_attention import DenseKernel, SoftmaxAttention, SoftmaxState
+
+from ..pairs import pairwise
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 BATCH, LENGTH, WIDTH, HEADS = 3, 7, 12, 3
@@ -297,10 +300,11 @@ def blind_calls():
     }
 
 
-@pytest.mark.parametrize("need_weights", [False, True])
-@pytest.mark.parametrize("cross", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, *HALF])
-@pytest.mark.parametrize("name", blind_calls())
+@pairwise(
+    name=blind_calls(),
+    dtype__need_weights=[*product([torch.float64, torch.float32, *HALF], [False, True])],
+    cross=[False, True],
+)
 def test_a_query_without_keys_gives_zero(name, dtype, cross, need_weights):
     masks, blind = blind_calls()[name]
     layer = make(dtype=dtype)
@@ -550,15 +554,10 @@ def test_meta_forward():
     assert layer(x)[0].device.type == "meta"
 
 
-@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("causal", [False, True])
-def test_compile(causal, backend):
+def check_compiled(layer, calls, backend):
     torch._dynamo.reset()
-    layer, x = make(causal=causal), sequences()
+    x = sequences()
     compiled = torch.compile(layer, fullgraph=True, backend=backend, dynamic=True)
-    calls = [{}, {"key_padding_mask": IGNORE}, {"key_padding_mask": as_float(IGNORE)}]
-    calls += [{"attn_mask": MASKS["bool by head"]}]
-    calls += [{"attn_mask": MASKS["float bias"], "need_weights": True}, {"is_causal": True}]
     for masks in calls:
         grads = []
         for run in (layer, compiled):
@@ -568,6 +567,26 @@ def test_compile(causal, backend):
             grads.append([out, weights, *(p.grad.clone() for p in layer.parameters())])
         for eager, graph in zip(*grads, strict=True):
             assert eager is graph is None or assert_close(eager, graph, **EXACT) is None
+
+
+def test_compile():
+    """Every kind of mask; the sweep compiles the causal layer."""
+    calls = [
+        {"key_padding_mask": IGNORE, "attn_mask": MASKS["bool by head"]},
+        {"attn_mask": MASKS["float bias"], "need_weights": True},
+        {"key_padding_mask": as_float(IGNORE), "is_causal": True},
+    ]
+    check_compiled(make(), calls, "eager")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_compile_with_every_mask_alone(causal, backend):
+    calls = [{}, {"key_padding_mask": IGNORE}, {"key_padding_mask": as_float(IGNORE)}]
+    calls += [{"attn_mask": MASKS["bool by head"]}]
+    calls += [{"attn_mask": MASKS["float bias"], "need_weights": True}, {"is_causal": True}]
+    check_compiled(make(causal=causal), calls, backend)
 
 
 def test_compiled_stream():
@@ -581,8 +600,7 @@ def test_compiled_stream():
             assert_close(out, layer(x[:, : t + 1])[0][:, -1], **EXACT)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize(("causal", "padded"), [(False, True), (True, False)])
 def test_export_with_any_batch_and_length(causal, padded):
     layer, x = make(causal=causal), sequences()
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length")

@@ -6,6 +6,7 @@ must be given, or kinds that differ enough to be tested apart.
 
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import pytest
@@ -167,17 +168,14 @@ def test_weights_in_training_are_those_before_dropout(case):
 
 
 @sweep(ALL)
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"),
-    [(torch.float64, 0.0), (torch.float32, 1e-4), (torch.bfloat16, 0.1)],
-    ids=["float64", "float32", "bfloat16"],
-)
-def test_precision(case, dtype, tolerance):
+def test_precision(case):
     layer, x = case.make(), sequences()
     exact = layer(x, key_padding_mask=IGNORE)[0]
-    out, _ = deepcopy(layer).to(dtype)(x.to(dtype), key_padding_mask=IGNORE)
-    assert out.dtype == dtype
-    assert_close(out.double(), exact, rtol=tolerance, atol=tolerance * exact.abs().max().item())
+    largest = exact.abs().max().item()
+    for dtype, off in ((torch.float64, 0.0), (torch.float32, 1e-4), (torch.bfloat16, 0.1)):
+        out, _ = deepcopy(layer).to(dtype)(x.to(dtype), key_padding_mask=IGNORE)
+        assert out.dtype == dtype
+        assert_close(out.double(), exact, rtol=off, atol=off * largest)
 
 
 @sweep(ALL)
@@ -241,14 +239,14 @@ def test_length_first_is_the_transpose(case):
 
 
 @sweep(ALL)
-@pytest.mark.parametrize("batch_first", [True, False])
-def test_one_sequence_without_a_batch(case, batch_first):
+def test_one_sequence_without_a_batch(case):
     layer, x = case.make(), sequences()
     expected, _ = layer(x, key_padding_mask=IGNORE)
-    layer.batch_first = batch_first
-    out, _ = layer(x[1], key_padding_mask=IGNORE[1])
-    assert out.shape == (LENGTH, WIDTH)
-    assert_close(out, expected[1], **EXACT)
+    for batch_first in (True, False):
+        layer.batch_first = batch_first
+        out, _ = layer(x[1], key_padding_mask=IGNORE[1])
+        assert out.shape == (LENGTH, WIDTH)
+        assert_close(out, expected[1], **EXACT)
 
 
 @sweep(ALL)
@@ -336,6 +334,64 @@ def test_no_context_gives_zero(case):
     assert all(leaf.grad is None or leaf.grad.isfinite().all() for leaf in leaves)
 
 
+@sweep(CROSS)
+def test_a_summary_is_the_context(case):
+    """`attend(query, summarise(key))` is `forward(query, key)`, with its masks and gradients."""
+    layer, x = case.make(), sequences(length=4).requires_grad_()
+    y = sequences(1).masked_fill(IGNORE[..., None], torch.nan).requires_grad_()
+    ignore = IGNORE.clone()
+    ignore[1] = True  # no context at all
+    for mask, key in ((ignore, y), (None, sequences(2))):
+        expected, _ = layer(x, key, key_padding_mask=mask)
+        out = layer.attend(x, layer.summarise(key, mask))
+        assert_close(out, expected, **EXACT)
+        wanted, found = (
+            torch.autograd.grad(rows.sin().sum(), x, materialize_grads=True, allow_unused=True)
+            for rows in (expected, out)
+        )
+        assert_close(found, wanted, **EXACT)
+    turned = case.make(batch_first=False)
+    out = turned.attend(x.transpose(0, 1), turned.summarise(y.transpose(0, 1), ignore))
+    assert_close(out.transpose(0, 1), layer(x, y, key_padding_mask=ignore)[0], **EXACT)
+    alone = layer.attend(x[0], layer.summarise(y[0, :5]))
+    assert_close(alone, layer(x[:1], y[:1, :5])[0][0], **EXACT)
+
+
+@sweep(CROSS)
+def test_a_summary_is_as_large_as_the_registry_says(case):
+    layer, growth = case.make(), attention_info(case.name).summary
+    lengths = (3, 9)
+    sizes = [layer.summarise(sequences(length=length)).numbers for length in lengths]
+    assert growth in ("constant", "linear")
+    assert (sizes[0] == sizes[1]) == (growth == "constant")
+    assert layer.summarise(sequences()).growth == growth
+
+
+@sweep(CROSS)
+def test_summaries_add_up(case):
+    layer, x = case.make(), sequences(length=4)
+    first, second = sequences(1, length=3), sequences(2, length=5)
+    whole, _ = layer(x, torch.cat([first, second], 1))
+    parts = layer.summarise(first), layer.summarise(second)
+    if case.options.get("weights") == "data":
+        with pytest.raises(ValueError, match="picked from the whole context"):
+            _ = parts[0] + parts[1]
+        return
+    joined = parts[0] + parts[1]
+    assert_close(layer.attend(x, joined), whole, **EXACT)
+    if attention_info(case.name).summary == "constant":
+        assert_close(layer.attend(x, joined - parts[1]), layer(x, first)[0], **EXACT)
+        if case.options.get("weights") != "free":  # those divide by a root of the sums
+            assert_close(layer.attend(x, joined.faded(0.5)), whole, **EXACT)
+
+
+@sweep([case for case in ALL if case not in CROSS])
+def test_what_has_no_context_has_no_summary(case):
+    assert case.causal or attention_info(case.name).summary is None
+    with pytest.raises(ValueError, match="has no context apart from its queries"):
+        case.make().summarise(sequences())
+
+
 @sweep([case for case in ALL if case not in CROSS])
 def test_cross_attention_is_refused_where_it_cannot_be(case):
     with pytest.raises(ValueError, match="key"):
@@ -346,8 +402,7 @@ def test_cross_attention_is_refused_where_it_cannot_be(case):
 
 
 @sweep(CAUSAL)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize(("dtype", "padded"), [(torch.float32, False), (torch.float64, True)])
 def test_the_future_is_not_seen(case, dtype, padded):
     layer = case.make(dtype=dtype)
     length = 70  # beyond one chunk or block
@@ -388,18 +443,18 @@ def test_kinds_that_cannot_be_causal_say_so(case):
 
 
 @sweep(STREAMS)
-@pytest.mark.parametrize("first", [0, 4, LENGTH])
-def test_streamed_is_full(case, first):
+def test_streamed_is_full(case):
     layer, x = case.make(), sequences()
     full, _ = layer(x)
-    state, parts = layer.init_state(BATCH), []
-    if first:
-        out, state = layer.prefill(x[:, :first], state=state)
-        parts.append(out)
-    for t in range(first, LENGTH):
-        out, state = layer.step(x[:, t], state)
-        parts.append(out[:, None])
-    assert_close(torch.cat(parts, 1), full, **EXACT)
+    for first in (0, 4, LENGTH):
+        state, parts = layer.init_state(BATCH), []
+        if first:
+            out, state = layer.prefill(x[:, :first], state=state)
+            parts.append(out)
+        for t in range(first, LENGTH):
+            out, state = layer.step(x[:, t], state)
+            parts.append(out[:, None])
+        assert_close(torch.cat(parts, 1), full, **EXACT)
 
 
 @sweep(STREAMS)
@@ -439,41 +494,41 @@ def run(layer: nn.Module, x: Tensor, **masks: Tensor) -> list[Tensor]:
 
 
 @sweep(ALL)
-@pytest.mark.parametrize("training", [False, True])
-def test_gradients_are_finite_and_reach_the_input(case, training):
-    layer, x = case.make().train(training), sequences()
+def test_gradients_are_finite_and_reach_the_input(case):
+    layer, x = case.make(), sequences()
     ignore = IGNORE.clone()
     ignore[2] = True  # a sample without any valid position
-    results = run(layer, x, key_padding_mask=ignore)
-    assert all(r.isfinite().all() for r in results)
-    out, grad, *parameters = results
-    assert (out[ignore] == 0).all()
-    assert (grad[ignore] == 0).all()
-    assert (grad[~ignore] != 0).any(-1).all()
-    assert any(p.abs().max() > 0 for p in parameters)
+    for training in (False, True):
+        results = run(layer.train(training), x, key_padding_mask=ignore)
+        assert all(r.isfinite().all() for r in results)
+        out, grad, *parameters = results
+        assert (out[ignore] == 0).all()
+        assert (grad[ignore] == 0).all()
+        assert (grad[~ignore] != 0).any(-1).all()
+        assert any(p.abs().max() > 0 for p in parameters)
 
 
 @sweep(ALL)
-@pytest.mark.parametrize("training", [False, True])
-def test_what_stands_in_ignored_positions_does_not_matter(case, training):
-    layer, x = case.make().train(training), sequences()
-    clean = run(layer, x, key_padding_mask=IGNORE)
+def test_what_stands_in_ignored_positions_does_not_matter(case):
+    layer, x = case.make(), sequences()
     poisoned = x.masked_fill(IGNORE[..., None], torch.nan)
-    for a, b in zip(clean, run(layer, poisoned, key_padding_mask=IGNORE), strict=True):
-        assert_close(a, b, **EXACT)
+    for training in (False, True):
+        clean = run(layer.train(training), x, key_padding_mask=IGNORE)
+        for a, b in zip(clean, run(layer, poisoned, key_padding_mask=IGNORE), strict=True):
+            assert_close(a, b, **EXACT)
 
 
 @sweep(ALL)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_has_finite_gradients(case, dtype):
-    layer, x = case.make(dtype=dtype).train(), sequences().to(dtype)
-    for name, parameter in layer.named_parameters():
-        if name.endswith("bias"):  # as a layer starts: then hidden rows are zero
-            nn.init.zeros_(parameter)
+def test_half_precision_has_finite_gradients(case):
     ignore = IGNORE.clone()
     ignore[2] = True
-    results = run(layer, x.masked_fill(ignore[..., None], torch.nan), key_padding_mask=ignore)
-    assert all(r.isfinite().all() for r in results)
+    for dtype in (torch.float16, torch.bfloat16):
+        layer, x = case.make(dtype=dtype).train(), sequences().to(dtype)
+        for name, parameter in layer.named_parameters():
+            if name.endswith("bias"):  # as a layer starts: then hidden rows are zero
+                nn.init.zeros_(parameter)
+        results = run(layer, x.masked_fill(ignore[..., None], torch.nan), key_padding_mask=ignore)
+        assert all(r.isfinite().all() for r in results)
 
 
 @sweep(ALL)
@@ -551,10 +606,24 @@ def test_reset_parameters_sets_all_of_them(case):
     assert all(p.isfinite().all() for p in layer.parameters())
 
 
-@sweep(ALL)
-@pytest.mark.parametrize("padded", [pytest.param(False, marks=pytest.mark.slow), True])
+def sweep_of_graphs(chosen: list[Case], form: int, padded: bool) -> Any:
+    """Tracing takes a second. Of every mechanism one form is traced, and the others are slow: the
+    last one, which is causal where that can be, is compiled; the first one is exported."""
+    forms: dict[str, list[Case]] = {}
+    for case in chosen:
+        forms.setdefault(case.name, []).append(case)
+    cells = []
+    for case, mask in product(chosen, (False, True)):
+        quick = case == forms[case.name][form] and mask is padded
+        marks = () if quick else pytest.mark.slow
+        cells.append(pytest.param(case, mask, marks=marks, id=f"{case}-padded={mask}"))
+    return pytest.mark.parametrize(("case", "padded"), cells)
+
+
+@sweep_of_graphs(ALL, form=-1, padded=True)
 def test_compile(case, padded):
-    """In training, with gradients; evaluation is traced by the exports below."""
+    """In training, with gradients; evaluation is traced by the exports below, and the other kinds
+    of primal layers are compiled in tests/theory/loss."""
     torch._dynamo.reset()
     layer, x = case.make().train(), sequences()
     compiled = torch.compile(layer, fullgraph=True, backend="eager")
@@ -564,15 +633,13 @@ def test_compile(case, padded):
 
 
 @sweep(ALL)
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("training", [False, True])
-def test_an_empty_batch(case, padded, training):
-    layer = case.make().train(training)
-    masks = {"key_padding_mask": IGNORE[:0]} if padded else {}
-    out, _ = layer(sequences()[:0], **masks)
-    assert out.shape == (0, LENGTH, WIDTH)
-    with torch.no_grad():
-        assert layer(sequences()[:0], **masks)[0].shape == (0, LENGTH, WIDTH)
+def test_an_empty_batch(case):
+    layer, x = case.make(), sequences()[:0]
+    for training, ignore in product((False, True), (None, IGNORE[:0])):
+        layer.train(training)
+        assert layer(x, key_padding_mask=ignore)[0].shape == (0, LENGTH, WIDTH)
+        with torch.no_grad():
+            assert layer(x, key_padding_mask=ignore)[0].shape == (0, LENGTH, WIDTH)
 
 
 def serves_every_length(case: Case) -> bool:
@@ -584,8 +651,7 @@ def serves_every_length(case: Case) -> bool:
     return case.name in ("softmax", "soft") or case.options.get("residual_width", 0) is None
 
 
-@sweep([case for case in ALL if not serves_every_length(case)])
-@pytest.mark.parametrize("padded", [False, pytest.param(True, marks=pytest.mark.slow)])
+@sweep_of_graphs([case for case in ALL if not serves_every_length(case)], form=0, padded=False)
 def test_export(case, padded):
     """A graph of a fixed size, where one cannot serve every size; padding is compiled above."""
     layer, x = case.make(), sequences()
@@ -603,8 +669,7 @@ def exports_of_any_length() -> list[Case]:
     return [case for case in found if case.name != "softmax"]
 
 
-@sweep(exports_of_any_length())
-@pytest.mark.parametrize("padded", [False, True])
+@sweep_of_graphs(exports_of_any_length(), form=0, padded=True)
 def test_export_with_a_dynamic_length(case, padded):
     def call(length):
         x = torch.randn(BATCH, length, WIDTH, dtype=torch.float64)

@@ -1,5 +1,6 @@
 """The command, run in this process."""
 
+import shutil
 from typing import NamedTuple
 
 import pytest
@@ -8,6 +9,11 @@ import torch
 pytest.importorskip("typer")
 
 from primal_attention.cli import run
+
+TINY = (
+    "train", "uea/BasicMotions", "--epochs", 2, "--width", 16, "--heads", 2,
+    "--feedforward", 16, "--rank", 4,
+)  # fmt: skip
 
 
 class Done(NamedTuple):
@@ -46,18 +52,24 @@ def tiny(request, monkeypatch):
     (`@pytest.mark.usefixtures("pictures")`)."""
     if "pictures" not in request.fixturenames:
         monkeypatch.setattr("primal_attention.cli.runs._draw", lambda run: None)
-    return (
-        "train", "uea/BasicMotions", "--epochs", 2, "--width", 16, "--heads", 2,
-        "--feedforward", 16, "--rank", 4,
-    )  # fmt: skip
+    return TINY
+
+
+@pytest.fixture(scope="session")
+def trained_once(tmp_path_factory):
+    root = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PRIMAL_ATTENTION_DATA", raising=False)
+        patch.setattr("primal_attention.cli.runs._draw", lambda run: None)
+        words = [*TINY, "--attention", "softmax,primal", "--quiet", "--out", root, "--name", "one"]
+        assert run([str(word) for word in words]) == 0
+    return root / "one"
 
 
 @pytest.fixture
-def trained(primal, tiny, tmp_path):
+def trained(trained_once, tmp_path):
     """The folder of a run with a softmax and a primal layer."""
-    done = primal(*tiny, "--attention", "softmax,primal", "--quiet", "--name", "one")
-    assert done.code == 0, done.err
-    return tmp_path / "runs" / "one"
+    return shutil.copytree(trained_once, tmp_path / "runs" / "one")
 
 
 @pytest.fixture

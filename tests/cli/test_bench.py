@@ -72,6 +72,7 @@ def test_a_tiny_benchmark(run, tmp_path):
     assert printed == found
 
 
+@pytest.mark.usefixtures("no_meter")
 def test_references_come_along_and_failures_are_told(run):
     done = run(*TINY, "--attention", "softmax:dropout=2", "--quiet", "--pass", "forward")
     assert done.exit_code == 0

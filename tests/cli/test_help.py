@@ -7,6 +7,9 @@ import sys
 NAMES = (
     "train",
     "resume",
+    "predict",
+    "export",
+    "serve",
     "bench",
     "adapt",
     "convert",

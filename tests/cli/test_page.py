@@ -1,12 +1,17 @@
 """The page of the commands."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from primal_attention.cli.page import ABOUT, commands, page
+from primal_attention.cli import page as module
+from primal_attention.cli.page import ABOUT, commands
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "commands.md"
+
+
+page = cache(module.page)
 
 
 def section(name: str) -> str:
@@ -40,5 +45,5 @@ def test_everything_about_a_command_is_there(name):
 def test_defaults():
     assert "| `--recipe <str>` | default | Settings" in section("train")
     assert "| `--width <int>` | from recipe | Width" in section("train")
-    assert "| `TASK <str>` | required |" in section("train")
+    assert "| `TASK <str>` | required |" in section("sweep")
     assert "| `--inputs <int>` | 32; at least 1 |" in section("spectrum")

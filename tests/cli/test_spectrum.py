@@ -143,3 +143,28 @@ def test_damaged_weights_are_named(trained, tmp_path):
         weights.write_bytes(damaged)
         with pytest.raises(RunError, match=r"best.safetensors is damaged: "):
             load_run(run, 2)
+
+
+def test_flow_between_parts_of_a_series(trained, show, monkeypatch):
+    """The attentions see fewer positions than the series has: parts are of what they see."""
+    monkeypatch.setattr("primal_attention.report.model_spectra.draw_spectra", lambda *_: [])
+    done = show(trained, "--inputs", 2, "--groups", 3, "--json")
+    assert done.exit_code == 0, done.output
+    flow = json.loads(done.output)["flow"]
+    assert flow["groups"] == ["0", "1", "2"]
+    assert [one["measure"] for one in flow["layers"]] == ["mass", "energy"]
+    assert "0 -> 1" in show(trained, "--inputs", 2, "--groups", 2).output
+    wrong = show(trained, "--inputs", 2, "--groups", "[SEP]")
+    assert isinstance(wrong.exception, RunError)
+    assert "expected a number of equal parts" in str(wrong.exception)
+
+
+@pytest.mark.slow
+def test_flow_between_segments_of_a_text(show, tmp_path):
+    bert(tmp_path).save_pretrained(tmp_path)
+    done = show(tmp_path, "--text", tmp_path / "text.txt", "--json", "--groups", "a")
+    assert done.exit_code == 0, (done.output, done.exception)
+    flow = json.loads(done.stdout)["flow"]
+    assert flow["groups"] == ["0", "1", "2"]  # before, between and after the places of "a"
+    wrong = show(tmp_path, "--text", tmp_path / "text.txt", "--groups", "nowhere")
+    assert "expected a number, or a token of" in str(wrong.exception)

@@ -42,6 +42,19 @@ def test_plain_names_open_it(saved):
     torch.testing.assert_close(twice(**batch).logits, model(**batch).logits)
 
 
+def test_auto_classes_open_it(saved):
+    """By the code of the folder, as the hub would."""
+    model, batch, folder = saved
+    kind = {"local_files_only": True, "trust_remote_code": True}
+    full = transformers.AutoModelForMaskedLM.from_pretrained(folder, **kind).eval()
+    assert any(name.endswith(".modeling_primal") for name in sys.modules)
+    torch.testing.assert_close(full(**batch).logits, model(**batch).logits)
+    base = transformers.AutoModel.from_pretrained(folder, **kind).eval()
+    hidden = base(**batch).last_hidden_state
+    torch.testing.assert_close(hidden, model.bert(**batch).last_hidden_state)
+
+
+@pytest.mark.slow
 def test_auto_classes_open_it_in_a_fresh_process(saved):
     model, batch, folder = saved
     torch.save(batch, folder / "batch.pt")

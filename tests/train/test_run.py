@@ -42,7 +42,7 @@ def test_folder(config, tmp_path):
     names = {path.name for path in result.run.iterdir()}
     assert names == {
         "config.json", "environment.json", "data.json", "status.json", "metrics.jsonl",
-        "checkpoints", "best.safetensors", "best.json", "result.json", ".lock",
+        "checkpoints", "best.safetensors", "best.json", "result.json", ".lock", "reader.json",
     }  # fmt: skip
     stored = RunConfig.from_dict(json.loads((result.run / "config.json").read_text()))
     assert stored == settings.resolved()
@@ -537,11 +537,12 @@ def test_damaged_documents_are_named(name, content, undisturbed, tmp_path):
 
 def test_a_closed_terminal_asks_to_stop_unless_that_is_ignored():
     asked = []
-    with asked_by_signals(lambda: asked.append(1)):
-        os.kill(os.getpid(), signal.SIGHUP)
-    assert asked == [1]
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
     try:
+        with asked_by_signals(lambda: asked.append(1)):
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert asked == [1]
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with asked_by_signals(lambda: asked.append(2)):
             os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

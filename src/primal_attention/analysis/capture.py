@@ -6,9 +6,10 @@ next layer runs: nothing of a call is kept but its singular values.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -67,11 +68,16 @@ def calls(inputs: Any) -> Iterator[Call]:
 
 def run(model: nn.Module, found: list[Found], inputs: Any, see: See) -> dict[str, str]:
     """Run a model on inputs; `see(attention, call, output)` gets every call of an attention
-    until it raises a ValueError. Returns why attentions were not seen, {name: reason}."""
+    until it raises a ValueError. Where layers share an attention, its second call in a pass of the
+    model has the name "<name>, call 2". Returns why attentions were not seen, {name: reason}."""
     skipped = {one.name: "it was not called" for one in found}
     failed: set[str] = set()
+    times: Counter[str] = Counter()  # in this pass
 
     def watch(one: Found, call: Call, out: Any) -> None:
+        times[one.name] += 1
+        if times[one.name] > 1:
+            one = replace(one, name=f"{one.name}, call {times[one.name]}")
         if one.name in failed:
             return
         try:
@@ -83,6 +89,7 @@ def run(model: nn.Module, found: list[Found], inputs: Any, see: See) -> dict[str
 
     with _watched(model, found, watch):
         for args, kwargs in calls(inputs):
+            times.clear()
             if found[0].module is model:  # a single attention: its output is of no use
                 watch(found[0], (args, kwargs), None)
             else:

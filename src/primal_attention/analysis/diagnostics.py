@@ -118,15 +118,16 @@ def ksvd_diagnostics(model_or_attention: nn.Module, inputs: Any) -> KSVDDiagnost
 
     def see(one: Found, call: Call, out: Any) -> None:
         try:
-            parts[one.name].append(_diagnose(*primal_call(one.module, call)))
+            parts.setdefault(one.name, []).append(_diagnose(*primal_call(one.module, call)))
         except RuntimeError as reason:  # of a decomposition
             raise ValueError(str(reason)) from reason
 
     skipped = run(model_or_attention, found, inputs, see)
+    kinds = {one.name: one.reader.kind for one in found}
     layers = tuple(
-        LayerDiagnostics(one.name, one.reader.kind, **_joined(parts[one.name]))
-        for one in found
-        if one.name not in skipped
+        LayerDiagnostics(name, kinds[name.partition(", call ")[0]], **_joined(part))
+        for name, part in parts.items()
+        if name not in skipped
     )
     return KSVDDiagnostics(layers, skipped)
 

@@ -117,7 +117,7 @@ def _by_chunks(layer: PrimalAttention, call: Sequences, products: bool) -> Momen
         queries.add(call.x, None)
     anchors = None
     if layer.anchors is not None:
-        _, rows = anchor_rows(call.y, call.ignore, layer.anchors, layer.anchor_rule)
+        _, rows = anchor_rows(call.y, call.ignore, layer.anchors, layer.anchor_source)
         heads = rows.unflatten(-1, (layer.num_heads, layer.head_dim)).transpose(1, 2)
         anchors = heads.to(_wide(rows))  # (B, h, n, p)
     triangles = queries.triangles[0], keys.triangles[1]

@@ -18,7 +18,7 @@ from ..attention.base import Attention
 from ..attention.inputs import Sequences
 from ..attention.masks import padding_mask
 from ..attention.softmax import SoftmaxAttention
-from ..theory.factors import KernelFactors
+from ..theory.factors import DenseKernel, Kernel, KernelFactors
 from .kernels import HeadMatrix, MatrixHead, SoftmaxHead
 from .moments import primal_moments
 
@@ -34,23 +34,39 @@ _CONTEXTS = ("encoder_hidden_states", "key_value_states")  # and another sequenc
 
 class Reader(NamedTuple):
     """`read` turns a call (module, arguments, output) into what is seen, or says in a ValueError
-    why it cannot; `after`: whether it needs the output."""
+    why it cannot; `after`: whether it needs the output; `kernel` gives K (B, h, N, M) whole, where
+    `read` gives singular values."""
 
     kind: str
     read: Callable[[Any, Call, Any], Seen]
     after: bool = False
+    kernel: Callable[[Any, Call, Any], Kernel] | None = None
+
+    def kernels(self, module: nn.Module, call: Call, out: Any) -> Iterator[list[Kernel]]:
+        """The matrices of a call, sample by sample, one for each head: factors where there are."""
+        if self.kernel is None:
+            for sample in self.read(module, call, out):
+                yield [DenseKernel(head.rows(0, head.shape[0])) for head in sample]
+            return
+        whole = self.kernel(module, call, out)
+        parts = (whole.a, whole.b) if isinstance(whole, KernelFactors) else (whole.dense(),)
+        kind: Any = KernelFactors if isinstance(whole, KernelFactors) else DenseKernel
+        wide = [one.expand(*whole.shape[:-2], *one.shape[-2:]) for one in parts]
+        wide = [one if one.dim() == 4 else one.unsqueeze(0) for one in wide]  # of one sample
+        for sample in zip(*wide, strict=True):
+            yield [kind(*head) for head in zip(*sample, strict=True)]
 
 
 def reader_of(module: nn.Module, hugging_face: bool) -> Reader | None:
     """How to read a module; None where it is no attention."""
     if isinstance(module, Converted):
-        return Reader(f"primal ({module.primal.weights})", _primal)
+        return Reader(f"primal ({module.primal.weights})", _primal, kernel=_primal_kernel)
     if isinstance(module, PrimalAttention):
-        return Reader(f"primal ({module.weights})", _primal)
+        return Reader(f"primal ({module.weights})", _primal, kernel=_primal_kernel)
     if isinstance(module, SoftmaxAttention):
         return Reader("softmax", _softmax)
     if isinstance(module, Attention):
-        return Reader(type(module).__name__, _other)
+        return Reader(type(module).__name__, _other, kernel=_other_kernel)
     if isinstance(module, nn.MultiheadAttention):
         return Reader("softmax (torch)", _torch)
     if hugging_face:
@@ -108,6 +124,13 @@ def _primal(module: PrimalAttention | Converted, call: Call, out: Any) -> Seen:
     return primal_moments(layer, sequences).singular_values()
 
 
+def _primal_kernel(module: PrimalAttention | Converted, call: Call, out: Any) -> Kernel:
+    layer, sequences = primal_call(module, call)
+    if layer.causal and layer.weights == "tied":
+        return DenseKernel(layer.dense_kernel(sequences))
+    return layer._factors(sequences)
+
+
 def _softmax(module: SoftmaxAttention, call: Call, out: Any) -> Seen:
     given = arguments_of(module, call)
     sequences, values = module._arrange(
@@ -120,14 +143,19 @@ def _softmax(module: SoftmaxAttention, call: Call, out: Any) -> Seen:
 
 
 def _other(module: Attention, call: Call, out: Any) -> Seen:
+    kernel = _other_kernel(module, call, out)
+    if isinstance(kernel, KernelFactors):
+        return kernel.singular_values()
+    return _matrices(kernel.dense())
+
+
+def _other_kernel(module: Attention, call: Call, out: Any) -> Kernel:
     factors = getattr(module, "factors", None)
     if factors is None:
         raise ValueError(f"{type(module).__name__} stands for no attention matrix")
     given = arguments_of(module, call)
-    kernel = factors(given["query"], given.get("key"), given.get("key_padding_mask"))
-    if isinstance(kernel, KernelFactors):
-        return kernel.singular_values()
-    return _matrices(kernel.dense())
+    kernel: Kernel = factors(given["query"], given.get("key"), given.get("key_padding_mask"))
+    return kernel
 
 
 def _torch(module: nn.MultiheadAttention, call: Call, out: Any) -> Seen:

@@ -166,7 +166,7 @@ def spectrum(
 
     def see(one: Found, call: Call, out: Any) -> None:
         seen = one.reader.read(one.module, call, out)
-        records[one.name].add(seen, exact_size, leading, seed)
+        records.setdefault(one.name, _Record(one)).add(seen, exact_size, leading, seed)
 
     skipped = run(model_or_attention, found, inputs, see)
     layers = tuple(record.result() for name, record in records.items() if name not in skipped)

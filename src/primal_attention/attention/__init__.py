@@ -8,7 +8,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
-from .primal import PrimalAttention, PrimalState, fold_
+from .primal import PrimalAttention, PrimalState, fold_, kl_loss, variational_
 from .registry import (
     AttentionInfo,
     attention_info,
@@ -24,8 +24,10 @@ __all__ = [
     "attention_info",
     "available_attentions",
     "fold_",
+    "kl_loss",
     "make_attention",
     "register",
+    "variational_",
 ]
 
 for _file in iter_modules(__path__):

@@ -17,7 +17,8 @@ from ..theory.precision import widen, without_autocast
 from .base import Streaming, check_batch
 from .cost import Terms
 from .inputs import Sequences
-from .projected import UndroppedAttention, silence, sources
+from .projected import UndroppedAttention, hide, silence, sources
+from .summary import KeptSums, Summary, expect_summary
 
 # What one number of a copy costs, in multiply-adds of a matrix product.
 _COPY = 40
@@ -131,6 +132,39 @@ class FactoredAttention(Streaming, UndroppedAttention):
         seen = torch.zeros(batch, dtype=torch.long, device=weight.device)
         return LinearState(Sums.zero(weight, shape, weighted=self._weighted), seen)
 
+    def _key_features(self, k: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The features (B, M, h, m) of keys (B, M, h, p), zero where hidden (B, M), of a mechanism
+        whose summary is "constant", and the logarithm (B, h) of a factor that they want."""
+        raise NotImplementedError(f"{type(self).__name__} has no features of keys alone")
+
+    def _query_features(self, q: Tensor) -> Tensor:
+        """The features (B, N, h, m) of queries (B, N, h, p), of such a mechanism."""
+        raise NotImplementedError(f"{type(self).__name__} has no features of queries alone")
+
+    # -- a context, summed up --------------------------------------------------------------------
+
+    def _summarise(self, call: Sequences, count: Tensor) -> Summary:
+        """sum_j f(k_j) v_j^T (B, h, m, p), and sum_j f(k_j) (B, h, m)."""
+        if self.summary != "constant":
+            return super()._summarise(call, count)
+        y, d = hide(call.y, call.ignore), self.embed_dim
+        k, v = self._linear(y, d, 2 * d), self._linear(y, 2 * d, 3 * d)
+        right, scale = self._key_features(_by_position(self, k), call.ignore)
+        right, v = widen(right), widen(self._heads(v))
+        sums = right.transpose(1, 2).mT @ v
+        return KeptSums(count, call.batched, (sums, right.sum(1)), scale)
+
+    def _attend_to(self, call: Sequences, summary: Summary) -> Tensor:
+        if self.summary != "constant":
+            return super()._attend_to(call, summary)
+        kept = expect_summary(summary, KeptSums, len(call.x), call.batched)
+        sums, total = kept.sums
+        q = _by_position(self, self._linear(call.x, 0, self.embed_dim))
+        left = widen(self._query_features(q)).transpose(1, 2).to(sums.dtype)  # (B, h, N, m)
+        heads = (left @ sums) * inverse((left * total.unsqueeze(2)).sum(-1)).unsqueeze(-1)
+        out: Tensor = self.out_proj(heads.to(q.dtype).transpose(1, 2).flatten(2))
+        return out
+
     # -- the product ------------------------------------------------------------------------------
 
     def _attend(self, call: Sequences, values: Tensor) -> Tensor:
@@ -202,6 +236,12 @@ class FactoredAttention(Streaming, UndroppedAttention):
                 made = torch.baddbmm(b_o.expand(rows.shape[0], 1, d), rows, out)
         result: Tensor = made.to(dtype)
         return result
+
+
+def _by_position(layer: FactoredAttention, rows: Tensor) -> Tensor:
+    """Rows (B, N, d) as (B, N, h, p)."""
+    heads: Tensor = rows.unflatten(-1, (layer.num_heads, layer.head_dim))
+    return heads
 
 
 @contextmanager

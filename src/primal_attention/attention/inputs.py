@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .masks import expect_tensor, padding_mask
+from .rotation import Rotation
 
 
 class Sequences(NamedTuple):
@@ -19,6 +20,7 @@ class Sequences(NamedTuple):
     batched: bool
     batch_first: bool
     nested: bool = False
+    rotation: Rotation | None = None  # of the positions, in self-attention
 
     @property
     def is_self(self) -> bool:

@@ -8,9 +8,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..kernels.scan import Sums, causal_scan
 from ..theory.features import Elu, FeatureMap, make_feature_map
-from .factored import FactoredAttention, Factors, LinearState, inner_products, inverse
+from .base import check_batch
+from .factored import (
+    FactoredAttention,
+    Factors,
+    LinearState,
+    count,
+    in_range,
+    inner_products,
+    inverse,
+)
+from .inputs import Sequences
+from .projected import silence
 from .registry import register
+from .rotation import Rotation
 
 __all__ = ["LinearAttention", "LinearState"]
 
@@ -24,10 +37,18 @@ class LinearAttention(FactoredAttention):
     where the sums run over all valid keys, or over those up to i with causal=True. The published
     code adds 1e-6 to the row sums; features are positive, so there is nothing to guard here.
 
+    A rotation by times turns the features in the sums over values, not in the sums that divide
+    them, which stay positive (Su et al.: RoFormer, 2021, equation 19):
+
+        o_i = sum_j <R_i phi(q_i), R_j phi(k_j)> v_j / sum_j <phi(q_i), phi(k_j)>
+
     Args:
-        feature_map: another phi, positive: "elu", "softmax", "exp", "exp-orthogonal", or a
-            `FeatureMap`; None is that of the paper.
+        feature_map: another phi, positive: "elu", "softmax", "exp", "exp-orthogonal", "gaussian",
+            "inverse_quadratic", or a `FeatureMap`; None is that of the paper.
     """
+
+    has_rotation = True
+    summary = "constant"
 
     def __init__(
         self,
@@ -72,11 +93,16 @@ class LinearAttention(FactoredAttention):
     def _factors(
         self, q: Tensor, k: Tensor, hidden_queries: Tensor | None, hidden_keys: Tensor | None
     ) -> Factors:
-        left, right = self._features(q), self._features(k)
-        if hidden_keys is not None:
-            right = right.masked_fill(hidden_keys[:, :, None, None], 0.0)
+        left, (right, _) = self._query_features(q), self._key_features(k, hidden_keys)
         total = right.sum(1)
         return Factors(left, right, total, inverse(inner_products(left, total)))
+
+    def _key_features(self, k: Tensor, hidden: Tensor | None) -> tuple[Tensor, None]:
+        right = self._features(k)
+        return right if hidden is None else right.masked_fill(hidden[:, :, None, None], 0.0), None
+
+    def _query_features(self, q: Tensor) -> Tensor:
+        return self._features(q)
 
     def _advance(
         self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None, state: LinearState
@@ -85,6 +111,60 @@ class LinearAttention(FactoredAttention):
         if ignore is not None:
             k = k.masked_fill(ignore[:, None, :, None], 0.0)
         return state.scan(q, k, v, ignore)
+
+    # -- with a rotation ---------------------------------------------------------------------------
+
+    def _attend(self, call: Sequences, values: Tensor) -> Tensor:
+        if call.rotation is None:
+            return super()._attend(call, values)
+        return self._turned(call, values, call.rotation, None)[0]
+
+    def _continue(self, call: Sequences, values: Tensor, state: Any) -> tuple[Tensor, Any]:
+        if call.rotation is None:
+            return super()._continue(call, values, state)
+        check_batch(len(state.seen), call.x.shape[0])
+        return self._turned(call, values, call.rotation, state)
+
+    def _weights(self, q: Tensor, k: Tensor, call: Sequences) -> Tensor:
+        if call.rotation is None:
+            return super()._weights(q, k, call)
+        identity = torch.eye(k.shape[2], dtype=q.dtype, device=q.device)
+        mixed = identity.expand(*k.shape[:3], -1)
+        heads, _ = self._turned_heads(q, k, mixed, call.ignore, call.rotation, None)
+        return silence(heads, call)
+
+    def _turned(
+        self, call: Sequences, values: Tensor, rotation: Rotation, state: LinearState | None
+    ) -> tuple[Tensor, LinearState | None]:
+        """The output rows of a call with a rotation, and in causal layers the state after it."""
+        projected = self._project(call, values)
+        with in_range(*projected) as (q, k, v):
+            heads, state = self._turned_heads(q, k, v, call.ignore, rotation, state)
+        return self._output(heads.to(projected[0].dtype), call), state
+
+    def _turned_heads(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        ignore: Tensor | None,
+        rotation: Rotation,
+        state: LinearState | None,
+    ) -> tuple[Tensor, LinearState | None]:
+        q, k = self._features(q), self._features(k)  # (B, h, N, m)
+        if ignore is not None:
+            k = k.masked_fill(ignore[:, None, :, None], 0.0)
+        left, right = rotation.turn(q), rotation.turn(k)
+        if not self.causal:
+            rows = (q * k.sum(2, keepdim=True)).sum(-1, keepdim=True)
+            return left @ (right.mT @ v) * inverse(rows), None
+        state = self._start(q.shape[0], v.shape[-1]) if state is None else state
+        before = state.sums
+        keys = before.keys.unsqueeze(2) + k.to(before.keys.dtype).cumsum(2)
+        heads, _, after = causal_scan(left, right, v, before)
+        rows = (q.to(keys.dtype) * keys).sum(-1, keepdim=True).to(q.dtype)
+        sums = Sums(after.values, keys[:, :, -1].contiguous())
+        return heads * inverse(rows), LinearState(sums, count(state.seen, v, ignore))
 
     def _features(self, x: Tensor) -> Tensor:
         return _features(x) if self.feature_map is None else self.feature_map.features(x)

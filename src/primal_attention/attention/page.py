@@ -26,6 +26,8 @@ alone and padded in a batch, wherever the padding stands. What one cannot do rai
 - **cross**: keys may be of another sequence than queries
 - **streaming**: a causal layer continues token by token, `init_state`, `prefill` and `step`
 - **any length**: no maximal length must be given
+- **summary**: what `summarise` keeps of a context: a `constant` number of numbers, which add and
+  subtract, or the context itself, `linear`; see [summaries](summaries.md)
 """
 
 OPTIONS = """\
@@ -43,12 +45,14 @@ def page() -> str:
 
 def _table(found: list[AttentionInfo]) -> str:
     head = ["attention", "time", "masks", "causal", "cross", "streaming", "any length"]
+    head += ["summary"]
     rows = []
     for info in found:
         facts = (info.causal, info.cross, info.streaming, info.any_length)
         masks = "padding, pairs" if info.pair_masks else "padding"
         name = f"[{info.name}](#{info.name})"
-        rows.append([name, info.cost, masks, *("yes" if fact else "no" for fact in facts)])
+        said = ("yes" if fact else "no" for fact in facts)
+        rows.append([name, info.cost, masks, *said, info.summary or "no"])
     return to_markdown(head, rows) + "\n"
 
 

@@ -51,6 +51,7 @@ class PerformerAttention(FactoredAttention):
     """
 
     _weighted = True
+    summary = "constant"
     projection: Tensor
     forwards: Tensor
     next_seed: Tensor
@@ -129,19 +130,22 @@ class PerformerAttention(FactoredAttention):
     def _factors(
         self, q: Tensor, k: Tensor, hidden_queries: Tensor | None, hidden_keys: Tensor | None
     ) -> Factors:
-        left, (logs, offset) = self._query_features(q), self._key_exponents(k)
+        left, (right, _) = self._query_features(q), self._key_features(k, hidden_keys)
+        total = right.sum(1)
+        return Factors(left, right, total, inverse(inner_products(left, total)))
+
+    def _key_features(self, k: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
+        logs, offset = self._key_exponents(k)
         with torch.no_grad():
             peak = logs.amax(-1) - offset  # (B, M, h)
-            if hidden_keys is not None:
-                peak = peak.masked_fill(hidden_keys.unsqueeze(-1), -torch.inf)
+            if hidden is not None:
+                peak = peak.masked_fill(hidden.unsqueeze(-1), -torch.inf)
             peak = peak.amax(1, keepdim=True)
             peak = peak.masked_fill(peak == -torch.inf, 0.0)  # a sample without any key
         offset = offset + peak
-        if hidden_keys is not None:
-            offset = offset.masked_fill(hidden_keys.unsqueeze(-1), torch.inf)
-        right = logs.sub_(offset.unsqueeze(-1)).exp_().to(k.dtype)
-        total = right.sum(1)
-        return Factors(left, right, total, inverse(inner_products(left, total)))
+        if hidden is not None:
+            offset = offset.masked_fill(hidden.unsqueeze(-1), torch.inf)
+        return logs.sub_(offset.unsqueeze(-1)).exp_().to(k.dtype), peak.squeeze(1)
 
     def _advance(
         self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None, state: LinearState

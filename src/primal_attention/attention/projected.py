@@ -14,6 +14,7 @@ from .base import Attention
 from .cost import Terms
 from .inputs import Sequences
 from .masks import check_attention_mask
+from .rotation import Rotation
 
 
 class ProjectedAttention(Attention):
@@ -111,15 +112,16 @@ class MixingAttention(ProjectedAttention):
         attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
+        rotation: Rotation | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from query (B, N, d) to key and value (B, M, d); returns the output (B, N, d) and,
         with need_weights, the matrix (B, N, M) that the mechanism stands for, or (B, h, N, M)
         without the average. The matrix is formed only when asked for.
 
         key_padding_mask (B, M): True or -inf marks keys to ignore. attn_mask and is_causal may only
-        say what the layer does anyway.
+        say what the layer does anyway. rotation: by times, where `has_rotation`.
         """
-        call, values = self._arrange(query, key, value, key_padding_mask)
+        call, values = self._arrange(query, key, value, key_padding_mask, rotation)
         shape = self._mask_shape(call)
         check_attention_mask(attn_mask, is_causal, causal=self.causal, shape=shape)
         out = self._attend(call, values)

@@ -29,6 +29,7 @@ class AttentionInfo:
     streaming: bool  # has init_state, prefill and step
     any_length: bool  # no maximal length must be given
     pair_masks: bool = False  # attn_mask may hide or weight single pairs; padding masks all honour
+    summary: str | None = None  # what `summarise` keeps: "constant" or "linear" in the context
 
     @cached_property
     def options(self) -> dict[str, inspect.Parameter]:
@@ -39,7 +40,7 @@ class AttentionInfo:
 _registry: dict[str, AttentionInfo] = {}
 
 
-def register(name: str, *, paper: str, cost: str, **facts: bool) -> Callable[[T], T]:
+def register(name: str, *, paper: str, cost: str, **facts: Any) -> Callable[[T], T]:
     """Class decorator: make an attention available under a name.
 
     `cost` is the growth of time with the length, such as "O(N)". The other facts follow from the
@@ -61,7 +62,7 @@ def _options(build: type[nn.Module]) -> dict[str, inspect.Parameter]:
     return {n: p for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
 
 
-def _facts(build: type[nn.Module]) -> dict[str, bool]:
+def _facts(build: type[nn.Module]) -> dict[str, Any]:
     """What the class itself says about the mechanism."""
     options = _options(build)
     longest = options.get("max_length")
@@ -71,6 +72,7 @@ def _facts(build: type[nn.Module]) -> dict[str, bool]:
         "streaming": all(hasattr(build, name) for name in ("init_state", "prefill", "step")),
         "any_length": longest is None or longest.default is not longest.empty,
         "pair_masks": getattr(build, "has_pair_masks", False),
+        "summary": getattr(build, "summary", None) if getattr(build, "has_cross", False) else None,
     }
 
 

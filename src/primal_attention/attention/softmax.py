@@ -14,8 +14,10 @@ from .base import Streaming, check_batch
 from .cost import Terms
 from .inputs import Sequences
 from .masks import expect_tensor
-from .projected import ProjectedAttention
+from .projected import ProjectedAttention, hide
 from .registry import register
+from .rotation import Rotation
+from .summary import KeptRows, Summary, expect_summary
 
 __all__ = ["SoftmaxAttention", "SoftmaxState"]
 
@@ -62,6 +64,7 @@ class SoftmaxAttention(Streaming, ProjectedAttention):
     """
 
     has_pair_masks = True
+    has_rotation = True
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -75,6 +78,7 @@ class SoftmaxAttention(Streaming, ProjectedAttention):
         attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
+        rotation: Rotation | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from query (B, N, d) to key and value (B, M, d); returns the output (B, N, d) and,
         with need_weights, the matrix K before dropout (B, N, M), or (B, h, N, M) without the
@@ -84,8 +88,9 @@ class SoftmaxAttention(Streaming, ProjectedAttention):
         (B * h, N, M): True marks pairs to hide; a float mask is added to the scores. is_causal
         hides key j from query i < j on top of attn_mask, in a layer with causal=False too. In
         self-attention ignored positions give zero rows; so do queries without any visible key.
+        rotation turns queries and keys by their times, in self-attention.
         """
-        call, values = self._arrange(query, key, value, key_padding_mask)
+        call, values = self._arrange(query, key, value, key_padding_mask, rotation)
         q, k, v = self._project(call, values)
         pairs = _attention_mask(attn_mask, q, k)
         causal = self.causal or is_causal
@@ -136,6 +141,23 @@ class SoftmaxAttention(Streaming, ProjectedAttention):
         return Terms(flops, kept + formed, working + formed)
 
     # -- parts -----------------------------------------------------------------------------------
+
+    def _project(self, call: Sequences, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super()._project(call, values)
+        if call.rotation is None:
+            return q, k, v
+        return call.rotation.turn(q), call.rotation.turn(k), v
+
+    def _summarise(self, call: Sequences, count: Tensor) -> KeptRows:
+        """Keys and values (B, h, M, p): what a cache holds."""
+        y = hide(call.y, call.ignore)
+        k, v = self._linear(y, self.embed_dim, 3 * self.embed_dim).chunk(2, dim=-1)
+        return KeptRows(count, call.batched, (self._heads(k), self._heads(v)), call.ignore)
+
+    def _attend_to(self, call: Sequences, summary: Summary) -> Tensor:
+        kept = expect_summary(summary, KeptRows, len(call.x), call.batched)
+        q, (k, v) = self._heads(self._linear(call.x, 0, self.embed_dim)), kept.rows
+        return self._attend(q, k, v, _visibility(q, k, kept.ignore, None, causal=False), None)
 
     def _attend(
         self,

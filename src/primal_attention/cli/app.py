@@ -9,13 +9,31 @@ import typer
 
 from ..grammar import parse_options, parse_seeds
 from ..version import __version__
-from . import adapt, bench, convert, cost, learn, report, reproduce, rl, spectrum, sweep
+from . import (
+    adapt,
+    bench,
+    calibrate,
+    convert,
+    cost,
+    explain,
+    export,
+    generate,
+    learn,
+    predict,
+    report,
+    reproduce,
+    rl,
+    serve,
+    spectrum,
+    sweep,
+)
 from .data import data_app
 from .options import (
     USUAL_ATTENTION,
     AsJson,
     DataDir,
     Layers,
+    Log,
     Option,
     Protocol,
     Quiet,
@@ -50,13 +68,17 @@ def primal(
 
 
 @app.command(
-    epilog="Example: primal train uea/JapaneseVowels --attention softmax,primal --seeds 0-4"
+    epilog="Examples: primal train uea/JapaneseVowels --attention softmax,primal --seeds 0-4; "
+    "primal train --data sensors.csv --target state --id machine --time at"
 )
 @config_options
 def train(
     task: Annotated[
-        str, typer.Argument(metavar="TASK", help="A task, such as uea/JapaneseVowels.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="[TASK]", help="A task, such as uea/JapaneseVowels; not needed with --data."
+        ),
+    ] = None,
     *,
     attention: Annotated[
         str | None,
@@ -78,6 +100,7 @@ def train(
         str | None, typer.Option(help="Name of the run folder.", show_default="task and attention")
     ] = None,
     data_dir: DataDir = None,
+    log: Log = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
     **options: Any,
@@ -92,10 +115,16 @@ def train(
         settings = given(options)
         if option:
             settings["options"] = parse_options(option)
+        if task is None:
+            from ..tasks.own import task_of
+
+            task, said = task_of(settings)
+            if not quiet:
+                typer.echo(said, err=True)
     config = resolve_words(
         task, attention, layers, recipe, protocol, data_dir, seed=seed or 0, **settings
     )
-    new_run(config, chosen, root=out, name=name, quiet=quiet, as_json=as_json)
+    new_run(config, chosen, root=out, name=name, log=log or "", quiet=quiet, as_json=as_json)
 
 
 @app.command()
@@ -106,13 +135,14 @@ def resume(
             metavar="RUN", exists=True, file_okay=False, help="The folder of a run, or of seeds."
         ),
     ],
+    log: Log = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Continue a run that was interrupted or killed; it ends as if it had never stopped."""
     from .runs import old_run
 
-    old_run(run, quiet=quiet, as_json=as_json)
+    old_run(run, log=log or "", quiet=quiet, as_json=as_json)
 
 
 @app.command("list")
@@ -127,7 +157,24 @@ def list_(as_json: AsJson = False) -> None:
     show_json(list_json(attentions, tasks)) if as_json else show_list(attentions, tasks)
 
 
-for module in (adapt, bench, convert, cost, learn, spectrum, report, reproduce, sweep):
+COMMANDS = (
+    predict,
+    generate,
+    export,
+    serve,
+    calibrate,
+    explain,
+    adapt,
+    bench,
+    convert,
+    cost,
+    learn,
+    spectrum,
+    report,
+    reproduce,
+    sweep,
+)
+for module in COMMANDS:
     name = module.__name__.rpartition(".")[2]  # that of its command, too
     app.command(epilog=getattr(module, "EPILOG", None))(getattr(module, name))
 data_app.command(epilog=rl.EPILOG)(rl.collect)

@@ -48,7 +48,7 @@ def convert(
     feature_map: Annotated[
         str | None,
         typer.Option(
-            help="cosine, elu, softmax, exp or exp-orthogonal.",
+            help="cosine, elu, softmax, exp, exp-orthogonal, gaussian or inverse_quadratic.",
             show_default="elu with tied weights, else cosine",
         ),
     ] = None,

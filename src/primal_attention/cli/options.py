@@ -24,6 +24,10 @@ DataDir = Annotated[
         show_default="from the variable PRIMAL_ATTENTION_DATA",
     ),
 ]
+Log = Annotated[
+    str | None,
+    typer.Option(metavar="NAMES", help="Also log to: tensorboard, wandb, or both."),
+]
 Width = Annotated[int, typer.Option(help="Width of the model.")]
 Heads = Annotated[int, typer.Option(help="Attention heads of a layer.")]
 Option = Annotated[
@@ -60,6 +64,7 @@ def config_options(command: F) -> F:
             word = option_of(field)
             # the recipe says what is computed, not where
             default: Any = str(field.default) if panel == "Machine" else "from recipe"
+            default = False if panel == "Data" else default
             shown: dict[str, Any] = {"show_default": default, "metavar": f"<{kind.__name__}>"}
             option = typer.Option(
                 f"{word}/--no-{word[2:]}" if kind is bool else word,

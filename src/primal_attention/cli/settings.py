@@ -12,7 +12,7 @@ from typing import Any
 from typer import TyperException
 
 from ..grammar import parse_attention, show_options
-from ..train.config import KINDS, EngineConfig, option_of
+from ..train.config import KINDS, EngineConfig, of_kind, option_of, settings_for
 
 
 class UsageError(TyperException):
@@ -33,23 +33,14 @@ def usage() -> Iterator[None]:
 def resolve(
     task: str, attention: tuple[str, ...], recipe: str | None = None, **given: Any
 ) -> EngineConfig:
-    """The settings of a run: the defaults of the task's settings, then the recipe's, then those
-    given."""
-    from ..attention import attention_info
+    """`settings_for`, where what is wrong is wrong with the command line."""
     from ..tasks import get_task
 
     with usage():
-        for name in attention:
-            attention_info(name)
-        found = get_task(task)
-        kind = found.settings
+        kind = get_task(task).settings
         _check_belongs(task, kind, given | ({} if recipe is None else {"recipe": recipe}))
-        fields = found.recipe(recipe or "default", attention)
-        if "recipe" in _names(kind):
-            fields["recipe"] = recipe or "default"
-        config = kind.from_dict(fields | {"task": task, "attention": attention} | given)
-        config.validate()
-    return config
+        typed = {name: of_kind(kind, name, value) for name, value in given.items()}
+        return settings_for(task, attention, recipe, **typed)
 
 
 def resolve_words(
@@ -97,13 +88,14 @@ def command_for(
     """The command that trains with these settings, with another attention or with some options
     changed or added."""
     recipe = getattr(config, "recipe", None)
-    plain = resolve(config.task, config.attention, recipe)
+    plain = resolve(config.task, config.attention, recipe, **config.where())
     names = config.attention if attention is None else attention
     same = len(set(names)) == 1
     words = ["primal", "train", config.task]
     for text in show_options({n: own for n, own in config.options.items() if n in names}):
         words += ["--option", text]
-    options = {"--attention": names[0] if same else ",".join(names)}
+    options = {f"--{name}": str(value) for name, value in config.where().items()}
+    options["--attention"] = names[0] if same else ",".join(names)
     if same and len(names) != 2:  # two is what one name stands for
         options["--layers"] = str(len(names))
     if recipe not in (None, "default"):

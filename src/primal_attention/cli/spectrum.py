@@ -36,6 +36,13 @@ def spectrum(
         str | None,
         typer.Option(help="Names of the models, comma-separated.", show_default="the folders"),
     ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            help="Also the flow between groups of positions: a number of equal parts, or the token "
+            "that separates them (Hugging Face)."
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -53,7 +60,7 @@ def spectrum(
         raise UsageError(f"{len(models)} models were given; expected --out with them")
     looks, result, written = write_spectra(
         dict(zip(called, models, strict=True)), models[0] if out is None else out,
-        inputs=inputs, text=text, exact_size=exact_size,
+        inputs=inputs, text=text, exact_size=exact_size, groups=groups,
     )  # fmt: skip
     if as_json:
         from .show import show_json

@@ -57,23 +57,35 @@ def _round_half_even(a: int, b: int) -> int:
 
 
 def anchor_weights(
-    x: Tensor, ignore: Tensor | None, w: Tensor, rule: str, shards: WholeSequence, *, eager: bool
+    x: Tensor,
+    ignore: Tensor | None,
+    w: Tensor,
+    rule: str | Tensor,
+    shards: WholeSequence,
+    *,
+    eager: bool,
 ) -> tuple[Tensor, Tensor]:
     """x (B, N, d) itself, to be used from now on (see `sample_anchors`), and `W_e|X = F_X^T W_e`,
     transposed, (B, 2, h, s, p), of the parameters w (2, h, s, n)."""
     # a graph with a dynamic length must not ask how long the sequence is: eager mode first
-    summed = eager and rule != "mean" and shards.whole and w.shape[-1] > x.shape[1]
-    if summed and x.device.type in ("cpu", "cuda"):  # where there are sums of rows
+    summed = eager and rule in ("sample", "paper") if isinstance(rule, str) else False
+    summed = summed and shards.whole and w.shape[-1] > x.shape[1]
+    if (
+        summed and isinstance(rule, str) and x.device.type in ("cpu", "cuda")
+    ):  # where there are sums of rows
         return x, spread_projections(x, ignore, w, rule)
     x, rows = anchor_rows(x, ignore, w.shape[-1], rule, shards)
     return x, anchor_projections(rows, w)
 
 
 def anchor_rows(
-    x: Tensor, ignore: Tensor | None, n: int, rule: str, shards: WholeSequence = WHOLE
+    x: Tensor, ignore: Tensor | None, n: int, rule: str | Tensor, shards: WholeSequence = WHOLE
 ) -> tuple[Tensor, Tensor]:
     """x itself, to be used from now on (see `sample_anchors`), and F_X: n rows (B, n, d) of its
-    valid part by a rule. A sample without any valid position has zero rows."""
+    valid part by a rule, or by learned points (n, d). A sample without any valid position has zero
+    rows."""
+    if isinstance(rule, Tensor):
+        return x, learned_anchors(hide(x, ignore), ignore, rule, shards)
     if rule == "mean":
         return x, mean_anchors(hide(x, ignore), ignore, n, shards)
     if not shards.whole:
@@ -82,6 +94,23 @@ def anchor_rows(
     if ignore is not None:
         rows = rows.masked_fill(ignore.all(-1)[:, None, None], 0.0)
     return x, rows
+
+
+def learned_anchors(
+    x: Tensor, ignore: Tensor | None, points: Tensor, shards: WholeSequence = WHOLE
+) -> Tensor:
+    """F_X[t] = sum_j kappa(u_t, x_j) x_j / sum_j kappa(u_t, x_j), (B, n, d), over the valid rows of
+    x (B, N, d), with points u (n, d) and kappa(u, x) = exp(<u, x> / sqrt(d)): rows that are like a
+    point, wherever they stand."""
+    if not shards.whole:
+        raise ValueError('anchor_rule is "learned" and the sequence is sharded; expected "mean"')
+    scores = widen(points).to(x) @ x.mT * x.shape[-1] ** -0.5  # (B, n, N)
+    if ignore is not None:
+        empty = ignore.all(-1)[:, None, None]
+        scores = scores.masked_fill(ignore[:, None] & ~empty, -torch.inf)
+        return (scores.softmax(-1) @ x).masked_fill(empty, 0.0)
+    anchors: Tensor = scores.softmax(-1) @ x
+    return anchors
 
 
 def anchor_projections(rows: Tensor, w: Tensor) -> Tensor:

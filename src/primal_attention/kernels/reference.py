@@ -65,16 +65,18 @@ def scores(
     ignore: Tensor | None,
     key_sum: Tensor | None = None,
     tied_sums: Tensor | None = None,
+    turned: Tensor | None = None,
 ) -> Tensor:
     """`e = W_e|X^T phi_q`, `r = W_r|X^T phi_k` (equation 9), (B, z, h, N, s), zero where ignored.
 
     weights: (B or 1, z, h, m, s). With a positive feature map, fixed weights have both scaled by
     D^{-1/2} (see `normaliser`), tied ones divide by the row sums of both kernels (`tied_ratio`).
+    turned: phi after a rotation, which the normaliser does not see.
     """
     if tied_sums is not None:
-        found = tied_ratio(phi, weights, tied_sums)
+        found = tied_ratio(phi, weights, tied_sums, turned)
     else:
-        found = phi @ weights.to(phi.dtype)
+        found = (phi if turned is None else turned) @ weights.to(phi.dtype)
         if key_sum is not None:
             scaled = found * inverse_positive(normaliser(phi, key_sum)).sqrt()
             found = scaled.to(found.dtype)
@@ -106,27 +108,43 @@ def tied_weights(phi: Tensor, dual: Tensor, scale: Tensor) -> Tensor:
     return sums.flip(1)
 
 
-def tied_ratio(phi: Tensor, weights: Tensor, sums: Tensor) -> Tensor:
+def tied_ratio(phi: Tensor, weights: Tensor, sums: Tensor, turned: Tensor | None = None) -> Tensor:
     """Scores of the points phi (B, z, h, N, m) with positive features and tied weights, divided by
     `phi_q (Phi_k^T 1)` and `phi_k (Phi_q^T 1)`. `sums` (B, z, h, m) are c times the sums of phi_q
-    and phi_k over the context: the constant c cancels."""
+    and phi_k over the context: the constant c cancels. `turned` takes the place of phi in the
+    scores, not in what divides them."""
     # Any factor of a row of phi, or of the context, cancels too: bring both to size 1.
     sums = widen(sums).flip(1).unsqueeze(-1)  # (B, z, h, m, 1)
     size = inverse_positive(sums.detach().amax(-2, keepdim=True))
     rows = widen(phi)
-    rows = rows * inverse_positive(rows.detach().amax(-1, keepdim=True))
-    ratio = (rows @ (widen(weights) * size)) * inverse_positive(rows @ (sums * size))
+    scale = inverse_positive(rows.detach().amax(-1, keepdim=True))
+    rows = rows * scale
+    scored = rows if turned is None else widen(turned) * scale
+    ratio = (scored @ (widen(weights) * size)) * inverse_positive(rows @ (sums * size))
     return ratio.to(phi.dtype)
 
 
 def causal_tied_scores(
-    phi: Tensor, dual: Tensor, counts: Tensor, positive: bool, state: Tensor
+    phi: Tensor,
+    dual: Tensor,
+    counts: Tensor,
+    positive: bool,
+    state: Tensor,
+    turned: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Tied scores whose sums run over j <= i; returns scores and state (B, z, h, m, s (+ 1)).
 
     counts: (B, N), valid positions so far: c = 1 / count. A positive feature map is normalised by a
-    further column of ones instead.
+    further column of ones instead. `turned` takes the place of phi everywhere but in that column,
+    so that what divides stays positive.
     """
+    if turned is not None and positive:
+        scores, sums = causal_scan_both(turned, dual, state[..., :-1])
+        ones = state[..., -1].unsqueeze(-2) + phi.to(state.dtype).cumsum(-2)  # (B, z, h, N, m)
+        divisor = (phi.to(state.dtype) * ones.flip(1)).sum(-1, keepdim=True)
+        ratio = scores * inverse_positive(divisor)
+        return ratio.to(scores.dtype), torch.cat([sums, ones[..., -1, :, None]], -1)
+    phi = phi if turned is None else turned
     if positive:
         dual = F.pad(dual, (0, 1), value=1.0)
     scores, state = causal_scan_both(phi, dual, state)
@@ -136,11 +154,14 @@ def causal_tied_scores(
     return scores / counts.clamp(min=1).to(scores.dtype)[:, None, None, :, None], state
 
 
-def causal_tied_sums(phi: Tensor, dual: Tensor, positive: bool, dtype: torch.dtype) -> Tensor:
+def causal_tied_sums(
+    phi: Tensor, dual: Tensor, positive: bool, dtype: torch.dtype, turned: Tensor | None = None
+) -> Tensor:
     """What a sequence adds to the state of `causal_tied_scores`."""
-    if positive:
-        dual = F.pad(dual, (0, 1), value=1.0)
-    return phi.to(dtype).mT @ dual.to(dtype)
+    sums = (phi if turned is None else turned).to(dtype).mT @ dual.to(dtype)
+    if not positive:
+        return sums
+    return torch.cat([sums, phi.to(dtype).sum(-2).unsqueeze(-1)], -1)
 
 
 def energy(scores: Tensor) -> Tensor:

@@ -97,8 +97,8 @@ def _chunks(*tensors: Tensor, fill: float = 0.0) -> list[Tensor]:
         beyond, at = (at >= length).unsqueeze(-1), at.clamp(max=length - 1)
         whole = [t.index_select(-2, at).masked_fill(beyond, fill) for t in tensors]
     else:
-        chunk = min(_CHUNK, length)
-        chunks = -(-length // chunk)
+        chunks = -(-length // _CHUNK)
+        chunk = -(-length // chunks)  # of equal size, so that little is filled up
         pad = chunks * chunk - length
         whole = [F.pad(t, (0, 0, 0, pad), value=fill) if pad else t for t in tensors]
     return [t.unflatten(-2, (chunks, chunk)) for t in whole]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..attention import variational_
 from .classifier import SequenceClassifier
 from .series_net import SeriesNet
 from .starts import start_as
@@ -47,7 +48,7 @@ def build_model(settings: Any, **shape: Any) -> SequenceClassifier | SeriesNet:
         directions=settings.direction_start,
         tokens=settings.token_start,
     )
-    return model
+    return variational_(model) if settings.uncertainty == "readout" else model
 
 
 def _check_net(settings: Any, shape: dict[str, Any]) -> None:

@@ -13,12 +13,12 @@ from ..names import check_choice
 from .dropout import Dropout
 from .embedding import SeriesEmbedding, TokenEmbedding
 from .encoder import Activation, Norm, make_encoder
-from .heads import FlattenHead, MeanHead, MLPHead
+from .heads import AttentionHead, FlattenHead, MeanHead, MLPHead
 from .packing import Packing, pack
 from .positions import LearnedPositions, SinusoidalPositions
 
 PositionKind = Literal["learned", "sinusoidal", "none"]
-HeadKind = Literal["mean", "flatten", "mlp"]
+HeadKind = Literal["mean", "flatten", "mlp", "attention"]
 PaddingKind = Literal["ignored", "seen"]
 PooledKind = Literal["valid", "padded"]
 RANK = 20  # of primal layers whose options do not say
@@ -37,8 +37,9 @@ class SequenceClassifier(nn.Module):
     A sequence gives the same logits alone and padded in a batch, wherever the padding stands: only
     its valid positions are seen, in their order. `head="mean"` averages over them; `"mlp"` has two
     layers after the mean; `"flatten"` is the paper's linear layer of all `max_length` positions at
-    once. With `pairs` a case is two sequences, (B, 2, N) or (B, 2, N, channels), each encoded by
-    itself and classified together by the head "mlp" from `[a, b, a * b, a - b]`.
+    once; `"attention"` weighs the positions by a gated network, for bags without order. With
+    `pairs` a case is two sequences, (B, 2, N) or (B, 2, N, channels), each encoded by itself and
+    classified together by the head "mlp" from `[a, b, a * b, a - b]`.
 
     Two options give up that promise, as published models do: `padding="seen"` (time series) fills
     every sequence with zeros up to `max_length`, and the attentions see them as any other position;
@@ -105,6 +106,8 @@ class SequenceClassifier(nn.Module):
             self.head = MLPHead(
                 width, classes, hidden=feedforward, pairs=pairs, length=length, **place
             )
+        elif head == "attention":
+            self.head = AttentionHead(width, classes, **place)
         else:
             self.head = FlattenHead(
                 width, classes, max_length=max_length, activation=act, dropout=dropout, **place

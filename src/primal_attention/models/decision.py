@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
 
-from ..attention import attention_info
-from ..attention.base import Streaming, check_positive
+from ..attention.base import check_positive
 from ..names import check_choice
+from .causal import CausalLayer, check_causal, first_states, go_on, streams
 from .dropout import Dropout
-from .encoder import Activation, EncoderLayer, make_encoder
+from .encoder import Activation, make_encoder
 from .packing import Packing
 
 
@@ -22,22 +22,6 @@ class DecisionMemory(NamedTuple):
 
     layers: tuple[Any, ...]
     steps: int
-
-
-class CausalLayer(EncoderLayer):
-    """A layer of the encoder that can continue from a state."""
-
-    def prefill(self, rows: Tensor, padding: Tensor | None, state: Any) -> tuple[Tensor, Any]:
-        """The layer over rows (B, N, d) that come after those of the state, and the next state."""
-        after = state
-
-        def attend(x: Tensor) -> Tensor:
-            nonlocal after
-            out, after = cast(Streaming, self.attention).prefill(x, padding, state)
-            return out
-
-        rows = self._residual(rows, attend, self.norm_attention)
-        return self._residual(rows, self.feedforward, self.norm_feedforward), after
 
 
 class DecisionTransformer(nn.Module):
@@ -101,7 +85,7 @@ class DecisionTransformer(nn.Module):
         self.norm = nn.LayerNorm(width, **place)
         self.dropout = Dropout(dropout)
         act = nn.GELU() if activation == "gelu" else nn.ReLU()
-        _check_causal(attention, attention_options or {})
+        check_causal(attention, attention_options or {})
         self.encoder = make_encoder(
             attention, attention_options, width=width, heads=heads, feedforward=feedforward,
             activation=act, dropout=dropout, norm="pre", layer=CausalLayer,
@@ -130,7 +114,7 @@ class DecisionTransformer(nn.Module):
     @property
     def streams(self) -> bool:
         """Whether all layers can continue from a state."""
-        return all(isinstance(layer.attention, Streaming) for layer in self._layers)
+        return streams(self.encoder)
 
     def forward(
         self,
@@ -162,13 +146,7 @@ class DecisionTransformer(nn.Module):
 
     def init_memory(self, batch_size: int) -> DecisionMemory:
         """The memory of episodes that have not begun; models that stream only."""
-        if not self.streams:
-            raise ValueError(
-                "the model cannot go on from a memory; expected attentions that stream, with "
-                "primal, softmax or linear in every layer"
-            )
-        states = (cast(Streaming, layer.attention).init_state(batch_size) for layer in self._layers)
-        return DecisionMemory(tuple(states), 0)
+        return DecisionMemory(first_states(self.encoder, batch_size), 0)
 
     def prefill(
         self,
@@ -197,18 +175,11 @@ class DecisionTransformer(nn.Module):
             time = self.embed_time((timesteps[:, :1] - 1).clamp(min=0))
             waiting = self._embed_action(actions[:, :1]) + time
             rows = torch.cat([self.dropout(self.norm(waiting)), rows], 1)
-        after = []
-        for layer, state in zip(self._layers, memory.layers, strict=True):
-            rows, state = layer.prefill(rows, None, state)
-            after.append(state)
-        action = self._act(self.encoder.last_norm(rows[:, -1]))
-        return action, DecisionMemory(tuple(after), memory.steps + states.shape[1])
+        rows, after = go_on(self.encoder, rows, memory.layers)
+        action = self._act(rows[:, -1])
+        return action, DecisionMemory(after, memory.steps + states.shape[1])
 
     # -- parts -----------------------------------------------------------------------------------
-
-    @property
-    def _layers(self) -> list[CausalLayer]:
-        return cast(list[CausalLayer], list(self.encoder.layers))
 
     def _embed(self, states: Tensor, actions: Tensor, returns: Tensor, timesteps: Tensor) -> Tensor:
         """Tokens (B, tokens * T, d) in the order R_1, s_1, a_1, R_2, ..."""
@@ -260,19 +231,4 @@ class DecisionTransformer(nn.Module):
         if last >= self.horizon:
             raise ValueError(
                 f"timesteps go up to {last}; expected less than horizon = {self.horizon}"
-            )
-
-
-def _check_causal(names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise unless all attentions have a causal form, and no option is about it."""
-    for name in [] if isinstance(names, str) else names:
-        if not attention_info(name).causal:
-            raise ValueError(
-                f"attention {name!r} has no causal form; expected one that has, such as 'softmax', "
-                "'primal' or 'linear'"
-            )
-    for name, options in given.items():
-        if "causal" in options:
-            raise ValueError(
-                f"attention_options[{name!r}] has causal; expected it to be left to the model"
             )

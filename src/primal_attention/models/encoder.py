@@ -40,8 +40,10 @@ class EncoderLayer(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, rows: Tensor, packing: Packing) -> Tensor:
+        turned = {} if packing.rotation is None else {"rotation": packing.rotation}
+
         def attend(x: Tensor) -> Tensor:
-            out, _ = self.attention(packing.unpack(x), key_padding_mask=packing.padding)
+            out, _ = self.attention(packing.unpack(x), key_padding_mask=packing.padding, **turned)
             return packing.pack(out)
 
         rows = self._residual(rows, attend, self.norm_attention)

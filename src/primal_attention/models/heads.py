@@ -70,6 +70,40 @@ class MLPHead(nn.Module):
         return logits
 
 
+class AttentionHead(nn.Module):
+    """A mean with learned weights over the valid positions, then one linear layer: the gated
+    pooling of multiple-instance learning (Ilse, Tomczak, Welling 2018),
+
+        a_i = softmax_i(w^T (tanh(V h_i) * sigmoid(U h_i)))        z = sum_i a_i h_i
+
+    whose weights say which instances a decision rests on."""
+
+    def __init__(
+        self, width: int, classes: int, *, hidden: int | None = None, **place: Unpack[Place]
+    ) -> None:
+        super().__init__()
+        hidden = max(1, width // 2) if hidden is None else hidden
+        self.content = nn.Linear(width, hidden, **place)  # V
+        self.gate = nn.Linear(width, hidden, **place)  # U
+        self.score = nn.Linear(hidden, 1, bias=False, **place)  # w
+        self.output = nn.Linear(width, classes, **place)
+
+    def weights(self, rows: Tensor, packing: Packing) -> Tensor:
+        """a (B, N), zero at padding and all over an empty sequence."""
+        gated = torch.tanh(self.content(rows)) * torch.sigmoid(self.gate(rows))
+        scores = packing.unpack_zeroed(self.score(gated)).squeeze(-1)  # (B, N)
+        if packing.padding is None:
+            return scores.softmax(-1)
+        empty = packing.padding.all(-1, keepdim=True)
+        scores = scores.masked_fill(packing.padding & ~empty, -torch.inf)
+        return scores.softmax(-1).masked_fill(empty, 0.0)
+
+    def forward(self, rows: Tensor, packing: Packing) -> Tensor:
+        weights = self.weights(rows, packing).unsqueeze(1)  # (B, 1, N)
+        logits: Tensor = self.output((weights @ packing.unpack_zeroed(rows)).squeeze(1))
+        return logits
+
+
 class FlattenHead(nn.Module):
     """The paper's: activation, dropout, then one linear layer of all max_length positions at once,
     where those beyond the end of a sequence are zero."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..attention.rotation import Rotation
 from ..kernels.ordering import valid_first
 
 
@@ -17,12 +18,14 @@ class Packing(NamedTuple):
     Every sequence begins at position 0 and its padding follows. `padding` (B, N) marks it, None if
     there is none. `places` (T,) are those of the tokens in (B * N,), and *rows* are then
     (T, ...); with places None rows are (B, N, ...), whatever stands in the padding of them.
+    `rotation` is that of the positions (B, N), for attentions that know times.
     """
 
     batch: int
     length: int
     padding: Tensor | None = None
     places: Tensor | None = None
+    rotation: Rotation | None = None
 
     def unpack(self, rows: Tensor) -> Tensor:
         """Rows as sequences (B, N, ...)."""

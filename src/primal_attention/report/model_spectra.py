@@ -17,14 +17,21 @@ if TYPE_CHECKING:
 
 
 def write_spectra(
-    models: Mapping[str, Path], folder: Path, *, inputs: int, text: Path | None, exact_size: int
+    models: Mapping[str, Path],
+    folder: Path,
+    *,
+    inputs: int,
+    text: Path | None,
+    exact_size: int,
+    groups: str | None = None,
 ) -> tuple[dict[str, Look], dict[str, Any], list[Path]]:
     """Look at models, {name: folder}, and write spectrum.json and pictures: what was seen, as
     JSON has it, and the files."""
-    looks = {
-        name: look_at(*load_model(path, inputs, text), exact_size=exact_size)
-        for name, path in models.items()
-    }
+    looks = {}
+    for name, path in models.items():
+        model, calls = load_model(path, inputs, text)
+        parts = None if groups is None else groups_of(calls, groups, path)
+        looks[name] = look_at(model, calls, exact_size=exact_size, groups=parts)
     seen = {name: {"model": str(models[name])} | look.to_dict() for name, look in looks.items()}
     result: dict[str, Any] = {"models": seen} if len(seen) > 1 else next(iter(seen.values()))
     with explained(f"write into {folder}"):
@@ -80,6 +87,25 @@ def _hugging_face(path: Path, inputs: int, text: Path | None) -> tuple[nn.Module
     return _open(path), calls
 
 
+def groups_of(calls: Sequence[Any], groups: str, path: Path) -> Any:
+    """As `attention_flow` takes them: a number of equal parts, or for each call what lies before,
+    between and after the places of a token."""
+    import torch
+
+    if groups.isdecimal() and int(groups) > 0:
+        return int(groups)
+    if not isinstance(calls[0], Mapping):
+        raise RunError(f"--groups is {groups!r}; expected a number of equal parts, above 0")
+    from ..convert.pretrained import require_transformers
+
+    tokenizer = require_transformers().AutoTokenizer.from_pretrained(path, local_files_only=True)
+    token = tokenizer.convert_tokens_to_ids(groups)
+    if token is None or token == tokenizer.unk_token_id:
+        raise RunError(f"--groups is {groups!r}; expected a number, or a token of {path}")
+    places = [call["input_ids"][0] == token for call in calls]
+    return [torch.where(here, -1, here.cumsum(0)).numpy() for here in places]
+
+
 def _open(path: Path) -> nn.Module:
     """A Hugging Face model, converted or not."""
     from ..convert import from_pretrained, load
@@ -106,6 +132,7 @@ def tell(looks: Mapping[str, Look]) -> str:
     for name, look in looks.items():
         skipped = look.spectrum.skipped.items()
         parts += [f"{name}: {layer} was skipped: {why}" for layer, why in skipped]
-        if look.diagnostics is not None:
-            parts.append(f"{name}\n{look.diagnostics}")
+        for more in (look.diagnostics, look.flow):
+            if more is not None:
+                parts.append(f"{name}\n{more}")
     return "\n\n".join(parts)

@@ -20,9 +20,12 @@ from ..version import __version__
 from .run_spectra import INPUTS
 from .sections.base import Section
 from .sections.bench import bench
+from .sections.calibration import calibration
 from .sections.confusion import confusion
 from .sections.costs import costs
 from .sections.curves import curves
+from .sections.events import events
+from .sections.explain import explain
 from .sections.ksvd import ksvd
 from .sections.paper import paper
 from .sections.read import Sources, TrainCommand, read_sources
@@ -67,7 +70,10 @@ def page(sources: Sources, spectra: Spectra, title: str | None = None) -> str:
         verdict(sources),
         paper(sources),
         curves(sources),
+        events(sources),
         confusion(sources),
+        calibration(sources),
+        explain(sources),
         spectrum(sources, spectra),
         ksvd(sources, spectra),
         sweep(sources),

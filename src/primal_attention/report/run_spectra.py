@@ -14,7 +14,7 @@ from ..runs.files import read_json
 if TYPE_CHECKING:
     from torch import nn
 
-    from ..analysis import KSVDDiagnostics, Spectrum
+    from ..analysis import Flow, KSVDDiagnostics, Spectrum
 
 FILE = "spectrum.json"
 INPUTS = 8  # cases that a page looks at
@@ -23,33 +23,41 @@ EXACT_SIZE = 512  # longer softmax matrices take a randomised SVD: a page should
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen of a model; `diagnostics` is None without primal layers."""
+    """What was seen of a model; `diagnostics` is None without primal layers, `flow` unless groups
+    were asked for."""
 
     spectrum: Spectrum
     diagnostics: KSVDDiagnostics | None
+    flow: Flow | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers, lists and strings only: ready for JSON."""
         found = {"spectrum": self.spectrum.to_dict()}
         if self.diagnostics is not None:
             found["diagnostics"] = self.diagnostics.to_dict()
+        if self.flow is not None:
+            found["flow"] = self.flow.to_dict()
         return found
 
     def __str__(self) -> str:
-        parts = [self.spectrum] if self.diagnostics is None else [self.spectrum, self.diagnostics]
-        return "\n\n".join(map(str, parts))
+        parts = (self.spectrum, self.diagnostics, self.flow)
+        return "\n\n".join(str(one) for one in parts if one is not None)
 
 
-def look_at(model: nn.Module, calls: Sequence[Any], *, exact_size: int = 2048) -> Look:
+def look_at(
+    model: nn.Module, calls: Sequence[Any], *, exact_size: int = 2048, groups: Any = None
+) -> Look:
     """Run a model on calls (arguments, as `analysis.spectrum` takes them) and look at its
-    attentions; softmax matrices up to `exact_size` exactly."""
-    from ..analysis import ksvd_diagnostics, spectrum
+    attentions; softmax matrices up to `exact_size` exactly. `groups` as `attention_flow` has
+    them."""
+    from ..analysis import attention_flow, ksvd_diagnostics, spectrum
     from ..attention import PrimalAttention
     from ..convert import Converted
 
     found = spectrum(model, calls, exact_size=exact_size)
     primal = any(isinstance(module, PrimalAttention | Converted) for module in model.modules())
-    return Look(found, ksvd_diagnostics(model, calls) if primal else None)
+    flow = None if groups is None else attention_flow(model, calls, groups)
+    return Look(found, ksvd_diagnostics(model, calls) if primal else None, flow)
 
 
 def read_spectrum(run: Path, inputs: int = INPUTS) -> dict[str, Any]:

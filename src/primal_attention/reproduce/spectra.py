@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..runs.errors import RunError
-from ..runs.files import explained, read_object
-from ..tasks import get_task
-from ..train.config import EngineConfig, RunConfig
+from ..runs.folder import WEIGHTS
+from ..train.config import EngineConfig
 from ..train.sweep.store import Outcome
 from .cells import MODELS, NOT_PUBLISHED, Cell, cells_of
 from .lines import QUICK_REASON, Line, outcome_of, state
@@ -18,8 +16,6 @@ from .verdict import Verdict, estimate
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-WEIGHTS = "best.safetensors"
 
 SHARE, INPUTS = 0.9, 32
 DEEPER = "deeper layers decay more sharply"
@@ -112,22 +108,8 @@ def ranks_of(run: Path) -> list[float]:
 def load_run(run: Path, inputs: int) -> tuple[nn.Module, list[tuple[Tensor, Tensor]]]:
     """The best weights of a run, and calls with the first `inputs` cases of the set that chose its
     epoch, one each. A RunError says what the run lacks."""
-    from safetensors import SafetensorError
+    from ..train.trained import open_run
 
-    from ..tasks.classification.objective import Classification
-    from ..train.checkpoint import tensors_from_bytes
-
-    if not (run / WEIGHTS).exists():
-        raise RunError(f"{run} has no {WEIGHTS}; expected a run that ended an epoch")
-    config = RunConfig.from_dict(read_object(run / "config.json"))
-    data = Classification.load(get_task(config.task), config)
-    model = data.model()
-    with explained(f"read {run / WEIGHTS}"):
-        stored = (run / WEIGHTS).read_bytes()
-    try:
-        model.load_state_dict(tensors_from_bytes(stored))
-    except (SafetensorError, RuntimeError) as error:
-        why = str(error).splitlines()[0]
-        raise RunError(f"{run / WEIGHTS} is damaged: {why}") from error
+    data, model = open_run(run)
     batches = [data.selection.__getitems__([i]) for i in range(min(inputs, len(data.selection)))]
     return model, [(batch.inputs, batch.padding) for batch in batches]

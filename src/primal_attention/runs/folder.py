@@ -3,6 +3,7 @@
 config.json       the settings, complete
 environment.json  versions and machine
 data.json         fingerprints of the data
+reader.json       how new cases are read: scale, lengths, classes, columns
 status.json       "running", "interrupted", "failed" (with the reason) or "finished"
 metrics.jsonl     losses of every step, accuracy of every epoch
 checkpoints/      the last two
@@ -25,6 +26,8 @@ from typing import Any
 
 from .errors import RunError
 from .files import explained, remove_temporary, temporary, write_json
+
+WEIGHTS = "best.safetensors"
 
 
 def create_folder(

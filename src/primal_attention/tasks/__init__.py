@@ -40,6 +40,9 @@ _FAMILIES = {
     "images": (".images", "image_tasks"),
     "made": (".made", "made_tasks"),
     "rl": (".rl.sets", "rl_tasks"),
+    "events": (".events.tasks", "event_tasks"),
+    "lm": (".language.tasks", "language_tasks"),
+    "own": (".own.task", "own_tasks"),
 }
 _HOMES = {"Batch": ".examples"}  # other names are those of series
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ..names import unknown
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     from torch import nn
 
     from .classification.settings import RunConfig
@@ -89,6 +91,18 @@ class Task(ABC):
         from .series import SeriesReader
 
         return SeriesReader.fit(train, settings)
+
+    def bound(self, settings: Any) -> Task:
+        """The task with the data that the settings of a run name, where its name does not."""
+        return self
+
+    def hold_out(
+        self, whole: Any, fraction: float, seed: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The cases (kept, held out) of a training set: about `fraction` of every class."""
+        from .series import stratified_split
+
+        return stratified_split(whole.labels, fraction, seed)
 
     def model(self, settings: RunConfig, shape: Mapping[str, int]) -> nn.Module:
         """The model of a run's settings, with random weights, for what the reader has found."""

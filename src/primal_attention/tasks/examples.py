@@ -64,3 +64,7 @@ class Reader(Protocol):
     def shape(self) -> Mapping[str, int]: ...  # what a model must know of the data, by name
 
     def __call__(self, part: Any, *, training: bool = False) -> Examples: ...
+
+    def to_dict(self) -> dict[str, Any] | None:
+        """For reader.json, with which new cases are read as the training part was; None where a
+        trained model is not read again."""

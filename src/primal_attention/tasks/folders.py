@@ -34,6 +34,11 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "primal-attention"
 
 
+def visible(path: Path, root: Path) -> bool:
+    """Whether no part of a path below a root is hidden."""
+    return not any(part.startswith(".") for part in path.relative_to(root).parts)
+
+
 def _existing(folder: Path | str, what: str) -> Path:
     path = Path(folder).expanduser()
     if not path.is_dir():

@@ -34,6 +34,7 @@ class Measure(NamedTuple):
     unit: str
     key: str
     whole: float
+    least: float = 0.0  # a share of the whole; what is explained can be less than nothing
 
     @property
     def axis(self) -> str:
@@ -48,8 +49,8 @@ class Measure(NamedTuple):
         return documented * (100 / self.whole)
 
     def clip(self, value: float) -> float:
-        """A per cent lies between 0 and 100."""
-        return min(max(value, 0.0), 100.0) if self.unit == "%" else value
+        """A per cent lies between 0, or the least, and 100."""
+        return min(max(value, self.least), 100.0) if self.unit == "%" else value
 
     def text(self, value: float) -> str:
         return f"{value:.1f}\N{NO-BREAK SPACE}{self.unit}" if self.unit else f"{value:.1f}"
@@ -177,6 +178,11 @@ class Objective(ABC, Generic[Config, Batch]):
     @abstractmethod
     def load(cls, task: Task, config: Config) -> Self:
         """Read the data of a run."""
+
+    def reading(self) -> dict[str, Any] | None:
+        """How a trained model reads new data: what the training part has taught, for reader.json;
+        None where a model alone has no use."""
+        return None
 
     @property
     def selection_facts(self) -> dict[str, str]:

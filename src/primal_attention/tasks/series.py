@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -113,7 +114,7 @@ class Normaliser:
         if s.channels != len(self.mean):
             raise ValueError(f"{s.name} has {s.channels} channels; expected {len(self.mean)}")
         series = [(x - self.mean) / self.deviation for x in s.series]
-        return SeriesSet(s.name, series, s.labels, s.classes)
+        return dataclasses.replace(s, series=series)
 
     def to_dict(self) -> dict[str, list[float]]:
         """For JSON, exact to the last bit."""
@@ -177,10 +178,14 @@ class SeriesData(Dataset[Batch]):
 
 @dataclass(frozen=True)
 class SeriesReader:
-    """Time series: normalised, longer ones cut."""
+    """Time series: normalised, longer ones cut. Where targets are numbers, `scale` is the mean and
+    the deviation that are taken out of them; `columns` is what those of a table are."""
 
     normaliser: Normaliser | None
     shape: dict[str, int]
+    classes: tuple[str, ...] = ()
+    scale: tuple[float, float] | None = None
+    columns: Mapping[str, Any] | None = None
 
     @classmethod
     def fit(cls, train: SeriesSet, settings: RunConfig) -> SeriesReader:
@@ -192,11 +197,37 @@ class SeriesReader:
         longest = int(train.lengths.max())
         most = longest if settings.max_length is None else settings.max_length
         shape = {"classes": len(train.classes), "channels": train.channels, "max_length": most}
-        return cls(Normaliser.fit(train) if settings.normalise == "channel" else None, shape)
+        normaliser = Normaliser.fit(train) if settings.normalise == "channel" else None
+        return cls(normaliser, shape, train.classes)
 
-    def __call__(self, part: SeriesSet, *, training: bool = False) -> SeriesData:
+    def __call__(self, part: Any, *, training: bool = False) -> SeriesData:
         normalised = part if self.normaliser is None else self.normaliser.apply(part)
-        return SeriesData(normalised, max_length=self.shape["max_length"])
+        data = SeriesData(normalised, max_length=self.shape["max_length"])
+        if self.scale is not None and hasattr(part, "values"):
+            mean, deviation = self.scale
+            data.targets = torch.from_numpy((part.values - mean) / deviation)
+        return data
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "reads": "series",
+            "shape": self.shape,
+            "classes": None if self.scale is not None else list(self.classes),
+            "scale": None if self.scale is None else list(self.scale),
+            "normaliser": None if self.normaliser is None else self.normaliser.to_dict(),
+            "columns": self.columns,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> SeriesReader:
+        normaliser, scale = stored["normaliser"], stored["scale"]
+        return cls(
+            None if normaliser is None else Normaliser.from_dict(normaliser),
+            stored["shape"],
+            tuple(stored["classes"] or ()),
+            None if scale is None else (scale[0], scale[1]),
+            stored["columns"],
+        )
 
 
 def stratified_split(

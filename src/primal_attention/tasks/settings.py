@@ -16,10 +16,12 @@ from ..names import check_choice, near, unknown
 # Options of an attention that the model decides.
 OPTIONS_OF_THE_MODEL = {"causal", "batch_first", "device", "dtype", "dropout"}
 # those of `theory.features`, here without torch
-FEATURE_MAPS = ("cosine", "elu", "softmax", "exp", "exp-orthogonal")
+FEATURE_MAPS = (
+    "cosine", "elu", "softmax", "exp", "exp-orthogonal", "gaussian", "inverse_quadratic",
+)  # fmt: skip
 UNKNOWN_LENGTH = 2**14  # of sequences, while only options are checked
 # Fields that say where and how fast a run computes, not what: a resumed run may differ in them.
-PLACE_FIELDS = ("data_dir", "devices", "nodes", "accelerator", "checkpoint_seconds")
+PLACE_FIELDS = ("data_dir", "data", "test", "devices", "nodes", "accelerator", "checkpoint_seconds")
 
 Rule = tuple[Callable[[Any], bool], str]  # what fits, in code and in words
 
@@ -82,7 +84,7 @@ class EngineConfig:
         "activation": ("gelu", "relu"),
         "ksvd_square": ("sample", "batch"),
         "optimizer": ("radam", "adam", "adamw"),
-        "schedule": ("constant", "cosine", "linear"),
+        "schedule": ("constant", "cosine", "linear", "root"),
         "precision": ("32-true", "64-true", "bf16-mixed", "bf16-true"),
         "accelerator": ("auto", "cpu", "cuda", "mps"),
     }
@@ -134,7 +136,9 @@ class EngineConfig:
     ema: float | None = of_training(
         None, "Evaluate averages of the weights over the steps, e.g. 0.999; none = off."
     )
-    schedule: str = of_training("constant", "Learning rate over time: constant, cosine or linear.")
+    schedule: str = of_training(
+        "constant", "Learning rate over time: constant, cosine, linear or root."
+    )
     warmup_steps: int = of_training(0, "Steps over which the learning rate rises from zero.")
 
     data_dir: str | None = aside(None, "Folder with data sets.")
@@ -247,6 +251,10 @@ class EngineConfig:
     def primal_options(self) -> dict[str, Any]:
         """The options of primal layers that have settings of their own."""
         return {"rank": self.rank, "weights": self.weights, "feature_map": self.feature_map}
+
+    def where(self) -> dict[str, Any]:
+        """The settings that say which data a run learns from, where the task does not."""
+        return {}
 
     def stem(self) -> str:
         """What the name of a run folder begins with."""

@@ -22,11 +22,12 @@ with needs_extra("train", "KernelSVD needs"):
 
 from ..names import check_choice
 from .estimator_kernels import NAMES, KernelName, Matrix, PairKernel
-from .estimator_solve import Blocks, solve
+from .estimator_solve import LEARNABLE, Blocks, solve
 
 Side = Literal["left", "right", "both"]
 Views = Literal["rows", "columns"]
 Compatibility = Literal["pinv", "identity"]
+Landmarks = Literal["random", "learned"]
 
 _FLOATS = (np.float64, np.float32)
 
@@ -63,7 +64,11 @@ class KernelSVD(
     rows I and 2n columns J, `K ~ K[:, J] K[I, J]^+ K[I, :]` with a pseudo-inverse of rank n / 2 (at
     least `n_components`; all of it where I and J are all points), whose SVD is computed exactly in
     O((N + M) n^2); K is never formed, and new points meet the landmarks only. The sums of "sne" are
-    then estimated from the columns J. `nystrom_error_` is the relative error
+    then estimated from the columns J. `landmarks="learned"` takes points in their place that are no
+    rows of X: they start at random ones and descend the error on random blocks of K, see
+    `preimages.learned_landmarks`; for the kernels "linear", "rbf" and "poly".
+
+    With landmarks, `nystrom_error_` is the relative error
     `||K - K~||_F / ||K||_F`, measured on `nystrom_error_rows_` rows of K (512 random ones, or
     all where there are fewer).
 
@@ -84,6 +89,7 @@ class KernelSVD(
         compatibility: Compatibility = "pinv",
         center: bool = False,
         n_landmarks: int | None = None,
+        landmarks: Landmarks = "random",
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -96,6 +102,7 @@ class KernelSVD(
         self.compatibility = compatibility
         self.center = center
         self.n_landmarks = n_landmarks
+        self.landmarks = landmarks
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, *, Z: Any = None) -> KernelSVD:
@@ -110,7 +117,10 @@ class KernelSVD(
         )  # fmt: skip
         blocks = Blocks(kernel, left, right)
         random = check_random_state(self.random_state)
-        found = solve(blocks, self.n_components, self.n_landmarks, bool(self.center), random)
+        learned = self.landmarks == "learned"
+        found = solve(
+            blocks, self.n_components, self.n_landmarks, bool(self.center), random, learned=learned
+        )
         self._fitted = found
         self.singular_values_ = found.sigma
         self.left_vectors_, self.right_vectors_ = found.left, found.right
@@ -183,6 +193,15 @@ class KernelSVD(
             check_choice("kernel", self.kernel, NAMES)
         check_choice("views", self.views, ("rows", "columns"))
         check_choice("compatibility", self.compatibility, ("pinv", "identity"))
+        check_choice("landmarks", self.landmarks, ("random", "learned"))
+        if self.landmarks == "learned":
+            if self.n_landmarks is None:
+                raise ValueError('landmarks is "learned"; expected n_landmarks, how many')
+            if self.kernel not in LEARNABLE:
+                raise ValueError(
+                    f'landmarks is "learned" with kernel {self.kernel!r}; expected one of '
+                    f"{', '.join(LEARNABLE)}"
+                )
         for name in ("n_components", "n_landmarks"):
             value = getattr(self, name)
             wrong = isinstance(value, bool) or not isinstance(value, Integral) or value < 1

@@ -10,25 +10,47 @@ import torch
 
 from .estimator_kernels import Matrix, PairKernel
 from .factors import KernelFactors
+from .preimages import PointKernel, learned_landmarks
 from .solver import KSVD, KernelLike, ksvd
 
 Indices = npt.NDArray[np.intp]
 
 ERROR_ROWS = 512  # rows of K on which the error of Nystrom is measured
+LEARNABLE = ("linear", "rbf", "poly")  # kernels whose landmarks can be learned
+STEPS = 150  # of that
 _BLOCK = 1 << 22  # entries of K formed at a time for it
 
 
 @dataclass
 class Blocks:
-    """Any block of K. `left (N, d)`, `right (M, d)`; where `right` is None, left is K."""
+    """Any block of K. `left (N, d)`, `right (M, d)`; where `right` is None, left is K. Landmarks
+    that were learned stand after the points, and do not count in the shape."""
 
     kernel: PairKernel
     left: Matrix
     right: Matrix | None
+    learned: tuple[int, int] = (0, 0)
 
     @property
     def shape(self) -> tuple[int, int]:
-        return len(self.left), self.left.shape[1] if self.right is None else len(self.right)
+        right = self.left.shape[1] if self.right is None else len(self.right)
+        return len(self.left) - self.learned[0], right - self.learned[1]
+
+    def learn(self, counts: tuple[int, int], seed: int) -> tuple[Indices, Indices]:
+        """Learn so many landmarks of either side; their places."""
+        if self.right is None:
+            raise ValueError("landmarks of a precomputed kernel cannot be learned")
+        n, m = self.shape
+        name, kernel = str(self.kernel.name), self.kernel
+        made = PointKernel(name, kernel.gamma, kernel.degree, kernel.coef0)
+        u, v = learned_landmarks(
+            lambda x, z: made(z, x), torch.from_numpy(self.left), torch.from_numpy(self.right),
+            counts, steps=STEPS, seed=seed,
+        )  # fmt: skip
+        self.left = np.concatenate([self.left, u.numpy()])
+        self.right = np.concatenate([self.right, v.numpy()])
+        self.learned = len(u), len(v)
+        return np.arange(n, n + len(u)), np.arange(m, m + len(v))
 
     def __call__(self, rows: Indices, columns: Indices, log_sums: Matrix) -> Matrix:
         """K[rows, columns], given what "sne" divides these rows by."""
@@ -92,17 +114,24 @@ def solve(
     landmarks: int | None,
     center: bool,
     random: np.random.RandomState,
+    *,
+    learned: bool = False,
 ) -> Fitted:
     n, m = blocks.shape
     everything = np.arange(n), np.arange(m)
     if landmarks is None:
         rows, columns = everything
+    elif learned and landmarks < min(n, m):
+        counts = (min(n, landmarks), min(m, 2 * landmarks))
+        rows, columns = blocks.learn(counts, int(random.randint(2**31 - 1)))
     else:
         rows = np.sort(random.choice(n, min(n, landmarks), False))
         columns = np.sort(random.choice(m, min(m, 2 * landmarks), False))
     blocks.kernel.count = m / len(columns)
-    log_sums = blocks.log_sums(everything[0], columns)
-    tall = blocks(everything[0], columns, log_sums)  # K[:, J]
+    whole_rows = np.concatenate([everything[0], rows[rows >= n]])
+    log_sums = blocks.log_sums(whole_rows, columns)
+    table = blocks(whole_rows, columns, log_sums)
+    tall, corner = table[:n], table[rows]  # K[:, J], K[I, J]
     if not np.isfinite(tall).all():
         raise ValueError("the kernel holds NaN or infinite values; expected finite ones")
     if landmarks is None:
@@ -112,7 +141,7 @@ def solve(
         wide = blocks(rows, everything[1], log_sums[rows])  # K[I, :]
         whole = len(rows) == n and len(columns) == m
         rank = len(rows) if whole else max(landmarks // 2, components or 1)
-        a, b, to_a, to_b = _nystrom_factors(tall, wide, tall[rows], rank)
+        a, b, to_a, to_b = _nystrom_factors(tall, wide, corner, rank)
         error, error_rows = _nystrom_error(blocks, a, b, random)
         found, maps, means, energy = _factored(a, b, to_a, to_b, components, center)
     left_map, left_offset, right_map, right_offset = maps

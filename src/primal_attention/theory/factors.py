@@ -25,6 +25,10 @@ class Kernel(ABC):
     def dense(self) -> Tensor:
         """K itself, `(..., N, M)`."""
 
+    def held(self) -> tuple[Tensor, ...]:
+        """The numbers that it is made of."""
+        return (self.dense(),)
+
     @property
     def max_rank(self) -> int:
         """The number of singular values, an upper bound of the rank."""
@@ -167,6 +171,9 @@ class KernelFactors(Kernel):
             )
         r = _triangle(widen(f))
         return cls(widen(phi_q) @ r.mT, widen(phi_k) @ r.mT)
+
+    def held(self) -> tuple[Tensor, ...]:
+        return self.a, self.b
 
     @property
     def max_rank(self) -> int:

@@ -170,8 +170,7 @@ def _held(kernel: KernelLike) -> Kernel | LinearOperator:
 
 
 def _check_finite(kernel: Kernel) -> None:
-    held = (kernel.a, kernel.b) if isinstance(kernel, KernelFactors) else (kernel.dense(),)
-    bad = sum(int((~torch.isfinite(x)).sum()) for x in held)
+    bad = sum(int((~torch.isfinite(x)).sum()) for x in kernel.held())
     if bad:
         raise ValueError(f"the kernel holds {bad} values that are NaN or infinite; expected none")
 

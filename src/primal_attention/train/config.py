@@ -11,12 +11,21 @@ from typing import Any
 
 # passed on, for those who train
 from ..tasks.classification.settings import RunConfig as RunConfig
+from ..tasks.events.settings import EventConfig as EventConfig
+from ..tasks.language.settings import LanguageConfig as LanguageConfig
+from ..tasks.own.settings import OwnConfig as OwnConfig
 from ..tasks.rl.settings import DecisionConfig as DecisionConfig
 from ..tasks.settings import PLACE_FIELDS as PLACE_FIELDS
 from ..tasks.settings import EngineConfig as EngineConfig
 from ..tasks.settings import digest as digest
 
-KINDS: tuple[type[EngineConfig], ...] = (RunConfig, DecisionConfig)  # that `--help` shows
+KINDS: tuple[type[EngineConfig], ...] = (
+    RunConfig,
+    OwnConfig,
+    DecisionConfig,
+    EventConfig,
+    LanguageConfig,
+)  # that `--help` shows
 CHOICES = RunConfig.CHOICES
 
 
@@ -27,6 +36,34 @@ def config_of(values: Mapping[str, Any]) -> EngineConfig:
     if not isinstance(task := values.get("task"), str):
         return RunConfig.from_dict(values)  # says what is wrong
     return get_task(task).settings.from_dict(values)
+
+
+def settings_for(
+    task: str, attention: tuple[str, ...] | None = None, recipe: str | None = None, **given: Any
+) -> EngineConfig:
+    """The settings of a run, checked: the defaults of the task's settings, then the recipe's, then
+    those given. With `data=` the task may be "": it is found out.
+
+    settings_for("uea/JapaneseVowels", ("softmax", "primal"), seed=1)
+    settings_for("", data="sensors.csv", target="state", id="machine", time="at")
+    """
+    from ..attention import attention_info
+    from ..tasks import get_task
+    from ..tasks.own import task_of
+
+    task = task or task_of(given)[0]
+    found = get_task(task)
+    kind = found.settings
+    attention = kind(task=task).attention if attention is None else attention
+    for name in attention:
+        attention_info(name)
+    found = found.bound(kind.from_dict({"task": task, **given}))
+    fields = found.recipe(recipe or "default", attention)
+    if "recipe" in _fields(kind):
+        fields["recipe"] = recipe or "default"
+    config = kind.from_dict(fields | {"task": task, "attention": attention} | given)
+    config.validate()
+    return config
 
 
 def help_of(kind: type[EngineConfig], name: str) -> str:
@@ -43,10 +80,12 @@ def panels(*kinds: type[EngineConfig]) -> dict[str, dict[str, dataclasses.Field[
     """The fields that stand in panels of `--help`, by panel and name; of several kinds of settings
     that share a field, the first one's."""
     found: dict[str, dict[str, dataclasses.Field[object]]] = {}
+    seen: set[str] = set()
     for kind in kinds:
         for name, field in _fields(kind).items():
-            if panel := field.metadata.get("panel"):
-                found.setdefault(panel, {}).setdefault(name, field)
+            if name not in seen and (panel := field.metadata.get("panel")):
+                found.setdefault(panel, {})[name] = field
+                seen.add(name)
     return found
 
 
@@ -55,6 +94,21 @@ def kind_of(hint: Any) -> tuple[type, bool]:
     parts = [part for part in typing.get_args(hint) if part is not type(None)]
     optional = isinstance(hint, types.UnionType)
     return typing.cast(type, parts[0] if optional else hint), optional
+
+
+def of_kind(kind: type[EngineConfig], name: str, value: Any) -> Any:
+    """A value that was written as text, as a setting of this kind has it."""
+    if not isinstance(value, str) or name not in _fields(kind):
+        return value
+    wanted, _ = kind_of(typing.get_type_hints(kind)[name])
+    if wanted not in (int, float):
+        return value
+    try:
+        return wanted(value)
+    except ValueError:
+        expected = "an integer" if wanted is int else "a number"
+        option = option_of(_fields(kind)[name])
+        raise ValueError(f"{option} is {value!r}; expected {expected} or none") from None
 
 
 def _fields(kind: type[EngineConfig]) -> dict[str, dataclasses.Field[object]]:

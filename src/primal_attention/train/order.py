@@ -48,11 +48,13 @@ def seed_random(device: torch.device, *key: int | str) -> None:
 
 def learning_rate(config: EngineConfig, step: int, steps: int) -> float:
     """The learning rate of a step, counted from 0, of `steps` in all: a linear warm-up, then
-    constant, or down to zero along a line or half a cosine."""
+    constant, or falling with the root of the step, or to zero along a line or half a cosine."""
     if step < config.warmup_steps:
         return config.lr * (step + 1) / config.warmup_steps
     if config.schedule == "constant":
         return config.lr
+    if config.schedule == "root":
+        return config.lr * math.sqrt(max(1, config.warmup_steps) / (step + 1))
     done = (step - config.warmup_steps) / max(1, steps - config.warmup_steps)
     if config.schedule == "linear":
         return config.lr * (1 - done)

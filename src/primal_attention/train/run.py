@@ -84,7 +84,7 @@ def load(config: EngineConfig) -> Objective[Any, Any]:
     """The objective of a run, with its data."""
     from ..tasks import get_task
 
-    task = get_task(config.task)
+    task = get_task(config.task).bound(config)
     return task.objective.load(task, config)
 
 

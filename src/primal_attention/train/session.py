@@ -26,6 +26,7 @@ from .events import Audience, EpochEvent, Observer, RunStart
 from .loop import Loop, Progress
 from .optim import make_optimizer
 from .order import seed_random
+from .track import PREFIX, TransportTracker
 
 AVERAGE = "average/"  # before the names of averaged weights in a checkpoint
 
@@ -43,6 +44,8 @@ class Session:
             self._check_data()
         self.checkpoint_folder = path / "checkpoints"
         last = checkpoint.load_latest(self.checkpoint_folder)
+        asked = getattr(self.config, "track", "none") == "transport"
+        self.tracker = TransportTracker() if asked else None
         self.loop = self._make_loop(last)
         fabric.barrier()  # all have read before process 0 writes
         if self.writes:
@@ -60,10 +63,14 @@ class Session:
         start = RunStart(self.path, self.config, self.parameters, opening, *place)
         self.audience.tell("run_started", start)
         with asked_by_signals(self._ask_to_stop):
+            if self.loop.progress.step == 0:
+                self._track(0)
             for event in self.loop:
                 kind = "epoch" if isinstance(event, EpochEvent) else "step"
                 if self.metrics is not None:
                     self.metrics.add(kind, event.to_metrics())
+                if kind == "epoch":
+                    self._track(event.epoch)
                 self.audience.tell(kind, event)
                 if time.monotonic() - self.saved_at >= self.config.checkpoint_seconds:
                     self._save()
@@ -76,6 +83,15 @@ class Session:
                 write_json(self.path / "result.json", result.to_dict())
         self.audience.tell("finished", result)
         return result
+
+    def _track(self, epoch: int) -> None:
+        """What the attentions transport after an epoch, where that was asked for."""
+        if self.tracker is None or self.metrics is None:
+            return
+        batches = [self.fabric.to_device(batch) for batch in self.objective.looked_at()]
+        inputs = [tuple(self.objective.inputs(batch)) for batch in batches]
+        found = self.tracker.look(self.loop.model, inputs)
+        self.metrics.add("transport", {"epoch": epoch, "attentions": found})
 
     def close(self) -> None:
         if self.metrics is not None:
@@ -92,6 +108,8 @@ class Session:
         if not path.exists():
             with explained(f"write into {self.path}"):
                 write_json(path, found)
+                if (reading := self.objective.reading()) is not None:
+                    write_json(self.path / "reader.json", reading)
         elif read_json(path) != found:
             raise RunError(
                 f"the data of {self.config.task} is not what {self.path} began with; expected the "
@@ -116,7 +134,10 @@ class Session:
                     "settings of its checkpoints"
                 )
             average = {n: t for n, t in last.weights.items() if n.startswith(AVERAGE)}
-            own = {n: t for n, t in last.weights.items() if n not in average}
+            tracked = {n: t for n, t in last.weights.items() if n.startswith(PREFIX)}
+            if self.tracker is not None:
+                self.tracker.state = tracked
+            own = {n: t for n, t in last.weights.items() if n not in average and n not in tracked}
             model.load_state_dict(own)
             if loop.average is not None:
                 for name, tensor in average.items():
@@ -151,6 +172,8 @@ class Session:
         weights = dict(self.bare_model.state_dict())
         if self.loop.average is not None:
             weights |= {AVERAGE + name: t for name, t in self.loop.average.weights.items()}
+        if self.tracker is not None:
+            weights |= self.tracker.state
         whole = checkpoint.Checkpoint(weights, tensors, scalars, state, self.loop.best_weights)
         checkpoint.save(self.checkpoint_folder, progress.step, whole)
         self.saved_at = time.monotonic()

@@ -1,6 +1,7 @@
 """Folded layers: the same numbers from fewer products."""
 
 import copy
+from itertools import product
 
 import pytest
 import torch
@@ -9,6 +10,8 @@ from torch.testing import assert_close
 
 from primal_attention import PrimalAttention, fold_, ksvd_loss
 from primal_attention.attention.primal import FoldedPrimalAttention
+
+from ...pairs import pairwise
 
 EXACT = {"rtol": 1e-10, "atol": 1e-11}
 FREE = ["free", "free-causal"]
@@ -25,12 +28,12 @@ def both(make_layer):
     return make
 
 
-@pytest.mark.parametrize("grad", [True, False], ids=["grad", "no grad"])
-@pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
-@pytest.mark.parametrize("rank", [1, 2, 3, 4, 9])
-@pytest.mark.parametrize("kind", FREE)
+@pairwise(
+    kind__fast__grad=[*product(FREE, (True, False), (True, False))],
+    rank=[1, 2, 3, 4, 9],
+    feature_map=["cosine", "exp", "elu"],
+    bias=[True, False],
+)
 def test_folded_is_unfolded(kind, rank, feature_map, bias, fast, grad, both, make_rows, make_mask):
     layer, folded = both(kind, rank=rank, feature_map=feature_map, bias=bias)
     folded.fast = fast

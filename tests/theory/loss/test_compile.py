@@ -13,6 +13,8 @@ from torch.utils.checkpoint import checkpoint
 
 import primal_attention as pa
 
+from .conftest import KINDS
+
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 
 
@@ -45,18 +47,25 @@ def check_training(model, backend, step, held, randn, other=(3, 6, 8)):
         assert [held(layer) for layer in model.layers] == [0] * len(model.layers)
 
 
-def test_training_step(kind, make_encoder, step, held, randn):
+@pytest.mark.parametrize("name", ["data", "free", "causal tied"])
+def test_training_step(name, make_encoder, step, held, randn):
     """Of two documents of one shape: others are compiled again, which the next test does."""
-    check_training(make_encoder(kind, depth=1), "eager", step, held, randn, other=(2, 5, 8))
+    model = make_encoder(KINDS[name], depth=1)
+    check_training(model, "eager", step, held, randn, other=(2, 5, 8))
+
+
+def test_training_step_with_documents_of_two_shapes(make_encoder, step, held, randn):
+    kind = {"weights": "data", "anchors": 4}
+    check_training(make_encoder(kind, depth=1), "eager", step, held, randn)
 
 
 def test_training_step_through_aot_autograd(make_encoder, step, held, randn):
     kind = {"weights": "data", "anchors": 4}
-    check_training(make_encoder(kind, depth=1), "aot_eager", step, held, randn)
+    check_training(make_encoder(kind, depth=1), "aot_eager", step, held, randn, other=(2, 5, 8))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 def test_training_step_of_every_kind(kind, backend, make_encoder, step, held, randn):
     check_training(make_encoder(kind, depth=1), backend, step, held, randn)
 
@@ -97,7 +106,7 @@ def test_the_loss_inside_the_compiled_function(make_encoder, gradients, held, ra
     assert counter.frame_count == 1
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", [pytest.param("eager", marks=pytest.mark.slow), "aot_eager"])
 def test_the_output_may_be_changed_in_place(backend, make_layer, gradients, randn):
     layer, x = make_layer({"weights": "free"}), randn(2, 5, 8)
     compiled = torch.compile(layer, backend=backend, fullgraph=True)
@@ -205,7 +214,7 @@ def test_forwards_without_backward_are_bounded(make_layer, held, randn):
     assert held(layer) == 33  # the last one waits in its slot
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", [pytest.param("eager", marks=pytest.mark.slow), "aot_eager"])
 def test_nothing_is_kept_after_backward(backend, make_layer, held, randn):
     layer = make_layer({"weights": "free"})
     compiled = torch.compile(layer, backend=backend, fullgraph=True)

@@ -1,11 +1,15 @@
 """torch's own Transformer layers with our attention in the place of theirs."""
 
+from itertools import product
+
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
 import primal_attention as pa
+
+from ...pairs import pairwise
 
 WIDTH, HEADS = 8, 2
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
@@ -102,17 +106,14 @@ MODES = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
-@pytest.mark.parametrize("batch_first", [True, False])
-@pytest.mark.parametrize("norm_first", [True, False])
-@pytest.mark.parametrize("kind", ENCODERS, ids=weights_of)
+@pairwise(kind=ENCODERS, mode=MODES, norm_first=[True, False], batch_first=[True, False])
 def test_encoder_layer(kind, norm_first, batch_first, mode, encoder_layer, randn):
     layer, x = encoder_layer(kind, norm_first, batch_first), randn(3, 7, WIDTH)
     mask = torch.zeros(3, 7, dtype=torch.bool)
     mask[1, 4:], mask[2, 1:] = True, True
     calls = []
     calls_of(layer.self_attn, calls)
-    with mode(layer):
+    with MODES[mode](layer):
         given = x if batch_first else x.transpose(0, 1)
         found = layer(given, src_key_padding_mask=mask)
         assert len(calls) == 1
@@ -123,10 +124,7 @@ def test_encoder_layer(kind, norm_first, batch_first, mode, encoder_layer, randn
         assert_close(found[1, :4], alone[0], **CLOSE)
 
 
-@pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
-@pytest.mark.parametrize("nested", [True, False])
-@pytest.mark.parametrize("batch_first", [True, False])
-@pytest.mark.parametrize("kind", ENCODERS, ids=weights_of)
+@pairwise(kind=ENCODERS, mode__nested=[*product(MODES, [True, False])], batch_first=[True, False])
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
 def test_encoder(kind, batch_first, nested, mode, encoder_layer, randn):
     layer = encoder_layer(kind, False, batch_first)
@@ -136,7 +134,7 @@ def test_encoder(kind, batch_first, nested, mode, encoder_layer, randn):
     calls = []
     for block in model.layers:
         calls_of(block.self_attn, calls)
-    with mode(model):
+    with MODES[mode](model):
         found = model(x if batch_first else x.transpose(0, 1), src_key_padding_mask=mask)
         found = found if batch_first else found.transpose(0, 1)
         assert len(calls) == 2
@@ -147,7 +145,7 @@ def test_encoder(kind, batch_first, nested, mode, encoder_layer, randn):
         assert_close(found[~mask], expected[~mask], **CLOSE)
 
 
-@pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ENCODERS + CAUSAL, ids=str)
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_an_encoder_whose_attention_is_replaced_afterwards(kind, mode, randn):
@@ -165,7 +163,7 @@ def test_an_encoder_whose_attention_is_replaced_afterwards(kind, mode, randn):
     calls = []
     for block in model.layers:
         calls_of(block.self_attn, calls)
-    with mode(model):
+    with MODES[mode](model):
         found = model(x, src_key_padding_mask=mask)
     assert len(calls) == 2
     assert found.shape == x.shape
@@ -188,23 +186,20 @@ def test_a_folded_encoder(mode, randn):
 
 
 @pytest.mark.parametrize("kind", CAUSAL, ids=weights_of)
-@pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
+@pytest.mark.parametrize("mode", MODES)
 def test_causal_encoder_sees_no_future(kind, mode, encoder_layer, randn):
     model = nn.TransformerEncoder(encoder_layer(kind, True, True), 2, enable_nested_tensor=False)
     x = randn(2, 9, WIDTH)
     changed = x.clone()
     changed[:, 6:] = randn(2, 3, WIDTH)
     future = nn.Transformer.generate_square_subsequent_mask(9, dtype=torch.float64)
-    with mode(model):
+    with MODES[mode](model):
         found = model(x, mask=future, is_causal=True)
         assert torch.equal(found[:, :6], model(changed, mask=future, is_causal=True)[:, :6])
         assert not torch.equal(found[:, 6:], model(changed, mask=future)[:, 6:])
 
 
-@pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
-@pytest.mark.parametrize("batch_first", [True, False])
-@pytest.mark.parametrize("norm_first", [True, False])
-@pytest.mark.parametrize("kind", CAUSAL, ids=weights_of)
+@pairwise(kind=CAUSAL, mode=MODES, norm_first=[True, False], batch_first=[True, False])
 def test_decoder_layer(kind, norm_first, batch_first, mode, decoder_layer, randn):
     layer = decoder_layer(kind, {"weights": "tied"}, norm_first, batch_first)
     x, memory = randn(2, 6, WIDTH), randn(2, 9, WIDTH)
@@ -216,15 +211,13 @@ def test_decoder_layer(kind, norm_first, batch_first, mode, decoder_layer, randn
     def turned(tensor):
         return tensor if batch_first else tensor.transpose(0, 1)
 
-    with mode(layer):
+    with MODES[mode](layer):
         found = layer(turned(x), turned(memory), tgt_mask=future, tgt_is_causal=True)
         assert len(calls) == 2
         assert_close(turned(found), decoder_block(layer, x, memory), **CLOSE)
 
 
-@pytest.mark.parametrize("cross", ENCODERS, ids=weights_of)
-@pytest.mark.parametrize("kind", CAUSAL, ids=weights_of)
-@pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
+@pairwise(kind=CAUSAL, cross=ENCODERS, mode=MODES)
 def test_decoder_sees_no_future_and_no_padding(kind, cross, mode, decoder_layer, randn):
     model = nn.TransformerDecoder(decoder_layer(kind, cross, True, True), 2)
     x, memory = randn(2, 9, WIDTH), randn(2, 7, WIDTH)
@@ -234,7 +227,7 @@ def test_decoder_sees_no_future_and_no_padding(kind, cross, mode, decoder_layer,
     changed = x.clone()
     changed[:, 4:] = randn(2, 5, WIDTH)
     options = {"tgt_mask": future, "memory_key_padding_mask": mask}
-    with mode(model):
+    with MODES[mode](model):
         found = model(x, memory, **options)
         assert torch.equal(found[:, :4], model(changed, memory, **options)[:, :4])
         alone = model(x, memory[:, :5], tgt_mask=future)

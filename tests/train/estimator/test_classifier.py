@@ -90,6 +90,7 @@ def test_every_option_of_every_attention_is_reachable(name):
     assert set(known) <= reached
 
 
+@pytest.mark.slow  # in short: waves above, frequencies in test_building.py
 def test_a_part_of_japanese_vowels_is_learned():
     (X, y), (X_test, y_test) = archive("JapaneseVowels")
     speakers = ["1", "2", "3"]

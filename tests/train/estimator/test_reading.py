@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from primal_attention.train.estimator.inputs import read_collection, warn_if_transposed
+from primal_attention.tasks.collection import read_collection
+from primal_attention.train.estimator.inputs import warn_if_transposed
 from primal_attention.train.estimator.reading import SeriesEstimator
 
 

@@ -17,7 +17,10 @@ def sines(cases=60, seed=0):
     return np.sin(np.arange(40) * y[:, None, None] + 6 * rng.uniform(size=(cases, 1, 1))), 7 * y
 
 
-@pytest.mark.parametrize(("kind", "steps"), [("fast", 1), ("net", 50), ("best", 16)])
+@pytest.mark.parametrize(
+    ("kind", "steps"),
+    [("fast", 1), ("net", 50), pytest.param("best", 16, marks=pytest.mark.slow)],
+)
 def test_a_frequency_is_learned(kind, steps):
     regressor = PrimalFormerRegressor(ensemble=kind, steps=steps, lr=0.01, **SMALL)
     regressor.fit(*sines())

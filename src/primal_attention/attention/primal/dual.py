@@ -36,6 +36,13 @@ class DualView(Streaming):
     sqrt_lambda: nn.Parameter
     dual_weight: nn.Parameter
 
+    anchor_points: nn.Parameter | None
+
+    @property
+    def anchor_source(self) -> str | Tensor:
+        """Where anchors come from: a rule, or points that are learned (n, d)."""
+        return self.anchor_rule if self.anchor_points is None else self.anchor_points
+
     @abstractmethod
     def maps(self, dtype: torch.dtype) -> Maps:
         """The layer's linear maps in the type of the computation."""
@@ -157,6 +164,8 @@ class DualView(Streaming):
         if self.weights == "tied" and self.feature_map.positive:  # rows are divided by their sums
             sums = phi_k.cumsum(-2) if self.causal else phi_k.sum(-2, keepdim=True)
             phi_q = phi_q * reference.inverse_positive((phi_q * sums).sum(-1, keepdim=True))
+        if call.rotation is not None:
+            phi_q, phi_k = call.rotation.turn(phi_q), call.rotation.turn(phi_k)
         return KernelFactors.from_features(phi_q, phi_k, self._anchor_rows(call))
 
     def _both_features(self, call: Sequences) -> tuple[Tensor, Tensor]:
@@ -190,7 +199,7 @@ class DualView(Streaming):
         """F_X (B, h, n, p), or None where it is the identity."""
         if self.anchors is None:
             return None
-        _, rows = anchor_rows(call.y, call.ignore, self.anchors, self.anchor_rule)
+        _, rows = anchor_rows(call.y, call.ignore, self.anchors, self.anchor_source)
         heads: Tensor = rows.unflatten(-1, (self.num_heads, self.head_dim))  # (B, n, h, p)
         return heads.transpose(1, 2)
 

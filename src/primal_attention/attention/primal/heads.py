@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ...kernels import reference
+from ...kernels.graphs import is_exporting
 from ...theory.features import make_feature_map
 from ...theory.ledger import Ledger
 from ...theory.precision import widen
@@ -15,10 +16,11 @@ from ..base import check_positive
 from ..cost import Terms
 from .layer import causal_tied, objective_terms, valid_positions
 from .options import Weights
+from .readout import Readout
 from .state import PrimalState
 
 
-class HeadsPrimalAttention(nn.Module):
+class HeadsPrimalAttention(Readout):
     """Tied Primal-Attention of h heads of width p, without projections of its own.
 
     A layer of another library makes its queries, keys and values as it always did, rotations and
@@ -102,9 +104,10 @@ class HeadsPrimalAttention(nn.Module):
             scores, tied = self._within(self._features(query, key), dual, ignore)
         used = nn.functional.dropout(scores, self.dropout, self.training)
         pairs = used.to(value.dtype).movedim(1, -2).flatten(-2)  # (B, h, N, 2s)
-        weight = self.concat.weight[:, : pairs.shape[-1]].to(value.dtype)
-        heads = nn.functional.linear(pairs, weight, self.concat.bias.to(value.dtype))
-        if tied is not None and self.training and not torch.compiler.is_exporting():
+        weight, bias = self.readout()
+        weight = weight[:, : pairs.shape[-1]].to(value.dtype)
+        heads = nn.functional.linear(pairs, weight, None if bias is None else bias.to(value.dtype))
+        if tied is not None and self.training and not is_exporting():
             terms = objective_terms(self, reference.energy(scores), tied)  # type: ignore[arg-type]
             count = valid_positions(query.transpose(1, 2), ignore)
             heads = self.ledger.record(heads, terms, count, count)

@@ -17,6 +17,7 @@ from ...distributed import WHOLE, WholeSequence, current_shards
 from ...kernels import decoding, dispatch, reference
 from ...kernels.anchors import anchor_weights, sampled_count
 from ...kernels.dispatch import Maps, Path, autocast_type, choose_path
+from ...kernels.graphs import is_exporting
 from ...kernels.reference import hide, hide_features
 from ...kernels.scan import running_mean
 from ...theory.entry import Count, Entry, Parts
@@ -26,12 +27,13 @@ from ..cost import Terms
 from ..inputs import Sequences
 from ..masks import check_attention_mask
 from ..registry import register
+from ..rotation import Rotation
 from .cost import primal_cost
-from .dual import DualView
 from .native import attend_native, native_weights, triton_layer
 from .options import AnchorRule, Weights, check_options, default_map
 from .parameters import PrimalParameters, expect_linear_parts
 from .state import PrimalState
+from .summary import SummarisedContext
 
 
 class Run(NamedTuple):
@@ -63,7 +65,7 @@ class Result(NamedTuple):
 @register(
     "primal", paper="Chen, Tao, Tonin, Suykens: Primal-Attention, NeurIPS 2023", cost="O(N p s)"
 )
-class PrimalAttention(PrimalParameters, DualView):
+class PrimalAttention(PrimalParameters, SummarisedContext):
     """Self- or cross-attention as an asymmetric kernel SVD in the primal: linear in the length.
 
     Per head (width p = embed_dim / num_heads), with features phi of queries and keys,
@@ -77,7 +79,8 @@ class PrimalAttention(PrimalParameters, DualView):
       c = 1 / length. Every position mixes with every other; permutation-equivariant.
     - `"data"`, the paper's: `W_e|X = F_X^T W_e` with F_X the head's slice of `anchors` rows of the
       sequence. A position that is no anchor influences no other one (`coverage`), unless
-      anchor_rule="mean". Not permutation-equivariant: anchors are tied to positions.
+      anchor_rule="mean". Not permutation-equivariant, since anchors are tied to positions, unless
+      anchor_rule="learned".
     - `"free"`: `W_e|X = W_e`. Output i depends on x_i alone (with `causal=True`: on the running
       mean up to i), and not on the context in cross-attention: other layers must mix.
 
@@ -92,14 +95,17 @@ class PrimalAttention(PrimalParameters, DualView):
         anchors: number of rows in F_X, of data-dependent weights; None takes rank * rank_multi.
         rank_multi: anchors for each direction, where `anchors` is None.
         anchor_rule: "sample" takes evenly spaced valid rows as anchors, "mean" the means of equal
-            segments; "paper" rounds the places of "sample" down, as the published code does.
-        feature_map: phi; "cosine", "elu", "softmax", "exp", "exp-orthogonal", or a `FeatureMap`.
+            segments; "paper" rounds the places of "sample" down, as the published code does;
+            "learned" takes means weighted by the likeness of every row to learned points.
+        feature_map: phi; "cosine", "elu", "softmax", "exp", "exp-orthogonal", "gaussian",
+            "inverse_quadratic", or a `FeatureMap`.
             None takes "elu" with tied weights, which can focus on a few positions, and "cosine",
             the paper's, with others.
         dropout: probability that a score of [e; r] is dropped in training; the objective sees all.
     """
 
     has_values = False
+    has_rotation = True
     fast: bool = True
     compiled: ClassVar[bool] = True  # whether the compiled kernels know its parameters
 
@@ -141,6 +147,7 @@ class PrimalAttention(PrimalParameters, DualView):
                 f'the feature map has {features} features; weights="data" expects head_dim = '
                 f"{self.head_dim}, the width of the rows in F_X"
             )
+        self.anchor_points = None
         self._make_parameters(self.anchors or features, bias, device, dtype)
 
     # -- calls -----------------------------------------------------------------------------------
@@ -155,14 +162,16 @@ class PrimalAttention(PrimalParameters, DualView):
         attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
+        rotation: Rotation | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from query (B, N, d) to key (B, M, d); returns the output (B, N, d) and, with
         need_weights, the induced kernel K (B, N, M), or (B, h, N, M) without the average.
 
         key_padding_mask (B, M): True or -inf marks keys to ignore. In self-attention ignored
-        positions give zero rows; so do all queries of a sample without any valid key.
+        positions give zero rows; so do all queries of a sample without any valid key. rotation
+        turns the features of tied weights by their times, in self-attention.
         """
-        call, _ = self._arrange(query, key, value, key_padding_mask)
+        call, _ = self._arrange(query, key, value, key_padding_mask, rotation)
         shape = self._mask_shape(call)
         check_attention_mask(attn_mask, is_causal, causal=self.causal, shape=shape)
         out, _ = self._attend(call, None, record=self.training)
@@ -180,17 +189,29 @@ class PrimalAttention(PrimalParameters, DualView):
         return self._zero_state(batch_size, self.embed_dim)
 
     def prefill(
-        self, x: Tensor, key_padding_mask: Tensor | None = None, state: PrimalState | None = None
+        self,
+        x: Tensor,
+        key_padding_mask: Tensor | None = None,
+        state: PrimalState | None = None,
+        rotation: Rotation | None = None,
     ) -> tuple[Tensor, PrimalState]:
         """A causal forward over x that continues from a state and returns the state after it."""
         self._expect_causal("prefill")
-        call, _ = self._arrange(x, None, None, key_padding_mask)
+        call, _ = self._arrange(x, None, None, key_padding_mask, rotation)
         before = self.init_state(call.x.shape[0]) if state is None else state
         before.check_batch(call.x.shape[0])
         out, after = self._attend(call, before, record=False)
         if after is None:
             raise RuntimeError("a causal pass must return a state")
         return call.restore(out), after
+
+    def _rotated(self, call: Sequences, rotation: Rotation) -> Sequences:
+        if self.weights != "tied":
+            raise ValueError(
+                f"a rotation was given with weights={self.weights!r}, whose kernel has no pairs of "
+                'positions; expected weights="tied"'
+            )
+        return super()._rotated(call, rotation)
 
     def cost(self, length: int, batch: int = 1) -> Terms:
         """What one call costs."""
@@ -206,7 +227,7 @@ class PrimalAttention(PrimalParameters, DualView):
             return every
         if self.anchors is None:
             return 0
-        if self.anchor_rule == "mean":
+        if self.anchor_rule in ("mean", "learned"):
             return every
         return min(every, sampled_count(length, self.anchors, self.anchor_rule))
 
@@ -225,8 +246,8 @@ class PrimalAttention(PrimalParameters, DualView):
         inference = not self.training and call.ignore is None and shards.whole
         dtype = cast or call.x.dtype
         path = choose_path(
-            call.x, dtype, self.feature_map, fast=self.fast, decoding=self.causal and inference,
-            native=native,
+            call.x, dtype, self.feature_map, fast=self.fast and call.rotation is None,
+            decoding=self.causal and inference, native=native,
             triton=triton_layer(self) if call.is_self and shards.whole else None,
         )  # fmt: skip
         if path == "decoding" and state is not None:
@@ -236,7 +257,7 @@ class PrimalAttention(PrimalParameters, DualView):
             call = call._replace(x=x, y=x if call.is_self else call.y.to(dtype))
         with nullcontext() if cast is None else without_autocast(call.x.device):
             dropout = self.dropout if self.training else 0.0
-            record = record and not torch.compiler.is_exporting()
+            record = record and not is_exporting()
             if path == "native":
                 return self._native(call, state, dropout, record=record)
             run = Run(call, self.maps(dtype), path, shards, dropout, want_energy=record)
@@ -271,7 +292,7 @@ class PrimalAttention(PrimalParameters, DualView):
         weights = self.projections(call.x.dtype)  # (z, h, s, n)
         if self.anchors is not None:
             y, weights = anchor_weights(
-                call.y, call.ignore, weights, self.anchor_rule, shards,
+                call.y, call.ignore, weights, self.anchor_source, shards,
                 eager=run.path != "reference",
             )  # fmt: skip
             call = call._replace(x=y if call.is_self else call.x, y=y)
@@ -302,16 +323,21 @@ class PrimalAttention(PrimalParameters, DualView):
                 return Result(out, energy, weights)
         at_keys = self._features(call.y, call.ignore, maps)
         phi = hide_features(at_keys, call.ignore)
+        turned = None if call.rotation is None else call.rotation.turn(phi)
         dual = reference.duals(hide(call.y, call.ignore), w_dual, self.num_heads)
         if state is not None:
-            scores, weights, state = causal_tied(self, phi, dual, call.ignore, state, shards)
+            scores, weights, state = causal_tied(
+                self, phi, dual, call.ignore, state, shards, turned
+            )
             out = reference.output(scores, call.ignore, maps.w_out, maps.b_out, run.dropout)
             return Result(out, run.energy(scores), weights, state)
-        weights = shards.total(reference.tied_weights(phi, dual, scale)).mT  # (B, z, h, s, m)
+        mixed = reference.tied_weights(phi if turned is None else turned, dual, scale)
+        weights = shards.total(mixed).mT  # (B, z, h, s, m)
         sums = None
         if self.feature_map.positive:
             sums = shards.total(widen(phi).sum(-2) * scale[:, None, None, None])
-        return self._evaluate(run, weights, at_keys=at_keys, sums=sums)._replace(tied=weights)
+        made = self._evaluate(run, weights, at_keys=at_keys, sums=sums, turned=turned)
+        return made._replace(tied=weights)
 
     def _evaluate(
         self,
@@ -320,11 +346,13 @@ class PrimalAttention(PrimalParameters, DualView):
         *,
         at_keys: Tensor | None = None,
         sums: Tensor | None = None,
+        turned: Tensor | None = None,
         state: PrimalState | None = None,
     ) -> Result:
         """Scores e, r, output and energies at x, with weights (B or 1, z, h, s, m), transposed.
 
         at_keys: the features of y, if they are there. sums: those of tied positive features.
+        turned: the features after a rotation.
         """
         call, maps, hidden = run.call, run.maps, run.hidden
         positive, key_sum = self.feature_map.positive, None  # Remark 4.1
@@ -336,7 +364,7 @@ class PrimalAttention(PrimalParameters, DualView):
                 phi = self._features(call.x, hidden, maps)
             if positive and sums is None:
                 key_sum, state = self._key_sum(run, phi if at_keys is None else at_keys, state)
-            scores = reference.scores(phi, weights.mT, hidden, key_sum, sums)
+            scores = reference.scores(phi, weights.mT, hidden, key_sum, sums, turned)
             out = reference.output(scores, hidden, maps.w_out, maps.b_out, run.dropout)
             energy = run.energy(scores)
         else:  # cosine features: nothing to normalise
@@ -377,7 +405,7 @@ class PrimalAttention(PrimalParameters, DualView):
             state.sums, state.seen, heads=self.num_heads,
         )  # fmt: skip
         pairs = scores.unflatten(2, (2, self.num_heads)).transpose(2, 3).flatten(3)  # (B, N, h, 2s)
-        heads = F.linear(pairs, self.concat.weight, self.concat.bias)
+        heads = F.linear(pairs, *self.readout())
         out = F.linear(heads.flatten(2), self.out_proj.weight, self.out_proj.bias)
         return out, PrimalState(sums, seen, None)
 
@@ -411,11 +439,11 @@ def output_map(layer: PrimalParameters, dtype: torch.dtype) -> tuple[Tensor, Ten
     """W_c and the output projection are one linear map of the scores: (d, 2h * s) and (d,)."""
     expect_linear_parts(layer)
     out = layer.out_proj.weight.to(dtype).unflatten(1, (layer.num_heads, layer.head_dim))
-    concat = layer.concat.weight.to(dtype)  # (p, 2s)
-    w_out = (out @ concat).unflatten(2, (2, layer.rank)).transpose(1, 2).flatten(1)
-    if layer.concat.bias is None:
+    w_c, b_c = layer.readout()  # (p, 2s) and (p,)
+    w_out = (out @ w_c.to(dtype)).unflatten(2, (2, layer.rank)).transpose(1, 2).flatten(1)
+    if b_c is None:
         return w_out, w_out.new_zeros(layer.embed_dim)
-    return w_out, out.sum(1) @ layer.concat.bias.to(dtype) + layer.out_proj.bias.to(dtype)
+    return w_out, out.sum(1) @ b_c.to(dtype) + layer.out_proj.bias.to(dtype)
 
 
 def causal_tied(
@@ -425,9 +453,11 @@ def causal_tied(
     ignore: Tensor | None,
     state: PrimalState,
     shards: WholeSequence = WHOLE,
+    turned: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, PrimalState]:
     """Scores (B, z, h, N, s) whose sums (14) run over j <= i, by a scan in chunks; the weights
-    (B, z, h, m, s) at the very end, which the trace in J takes; and the state after."""
+    (B, z, h, m, s) at the very end, which the trace in J takes; and the state after. `turned`: phi
+    after a rotation."""
     positive = layer.feature_map.positive
     valid = torch.ones(phi.shape[0], phi.shape[-2], dtype=torch.long, device=phi.device)
     if ignore is not None:
@@ -437,11 +467,11 @@ def causal_tied(
         return valid.sum(-1)
 
     def own_sums() -> Tensor:
-        return reference.causal_tied_sums(phi, dual, positive, state.sums.dtype)
+        return reference.causal_tied_sums(phi, dual, positive, state.sums.dtype, turned)
 
     counts = shards.before(state.seen, own_count).unsqueeze(-1) + valid.cumsum(-1)
     before = shards.before(state.sums, own_sums)
-    scores, sums = reference.causal_tied_scores(phi, dual, counts, positive, before)
+    scores, sums = reference.causal_tied_scores(phi, dual, counts, positive, before, turned)
     scale = 1.0 / shards.end(counts[:, -1], own_count).clamp(min=1).to(sums.dtype)
     weights = shards.end(sums, own_sums)[..., : layer.rank].flip(1)  # W_e, W_r
     weights = weights * scale[:, None, None, None, None]

@@ -66,9 +66,9 @@ def attend_native(
             state = PrimalState(sums, seen, None)
         elif layer.anchors and (layer.anchor_rule != "sample" or x.dtype != torch.float32):
             x, weights = anchor_weights(
-                x, ignore, layer.projections(x.dtype), layer.anchor_rule, WHOLE, eager=True
+                x, ignore, layer.projections(x.dtype), layer.anchor_source, WHOLE, eager=True
             )
-    feature_map, concat, out_proj = layer.feature_map, layer.concat, layer.out_proj
+    feature_map, readout, out_proj = layer.feature_map, layer.readout(), layer.out_proj
     log_sharp: Tensor | None = None
     if isinstance(feature_map, SharpMap):
         log_sharp = feature_map.log_sharpness
@@ -76,7 +76,7 @@ def attend_native(
             log_sharp = log_sharp.expand(2, layer.num_heads)
     parameters = Parameters(
         dual, w_e, w_r, weights, layer.in_proj_weight, layer.in_proj_bias, layer.sqrt_lambda,
-        concat.weight, concat.bias, out_proj.weight, out_proj.bias, log_sharp,
+        *readout, out_proj.weight, out_proj.bias, log_sharp,
     )  # fmt: skip
     results = dispatch.attend_native(
         x, ignore, parameters, feature_map,

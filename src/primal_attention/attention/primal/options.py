@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from ..base import check_positive
 
 Weights = Literal["data", "free", "tied"]
-AnchorRule = Literal["sample", "mean", "paper"]
+AnchorRule = Literal["sample", "mean", "paper", "learned"]
 
 
 def default_map(weights: str) -> str:

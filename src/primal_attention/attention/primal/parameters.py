@@ -9,10 +9,11 @@ from ...theory.features import FeatureMap
 from ...theory.ledger import Ledger
 from ...theory.precision import widen
 from .options import Weights
+from .readout import Readout
 from .state import PrimalState
 
 
-class PrimalParameters(nn.Module):
+class PrimalParameters(Readout):
     """Base of the primal layers: h heads of width p, whose product need not be the width d."""
 
     embed_dim: int
@@ -24,6 +25,8 @@ class PrimalParameters(nn.Module):
     dropout: float
     feature_map: FeatureMap
     anchors: int | None = None  # rows in F_X, of data-dependent weights
+    anchor_rule: str = "sample"
+    anchor_points: nn.Parameter | None
 
     def _make_parameters(
         self, rows: int, bias: bool, device: torch.device | str | None, dtype: torch.dtype | None
@@ -44,6 +47,8 @@ class PrimalParameters(nn.Module):
         else:
             self.w_e = new(heads, rows, self.rank)
             self.w_r = new(heads, rows, self.rank)
+            if self.anchors is not None and self.anchor_rule == "learned":
+                self.anchor_points = new(rows, self.embed_dim)
         self.sqrt_lambda = new(heads, self.rank)  # Lambda^{1/2}
         self.concat = linear(2 * self.rank, self.head_dim)  # W_c
         self.out_proj = linear(inner, self.embed_dim)
@@ -70,6 +75,9 @@ class PrimalParameters(nn.Module):
         if self.weights != "tied":
             for head in (*self.w_e, *self.w_r):
                 _orthogonal_(head)
+        points = getattr(self, "anchor_points", None)
+        if points is not None:
+            nn.init.normal_(points)
         nn.init.uniform_(self.sqrt_lambda)
         self.concat.reset_parameters()
         self.out_proj.reset_parameters()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..examples import Examples
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 TOKENS = 2048  # positions of a batch, padding included; more would leave the cache
 

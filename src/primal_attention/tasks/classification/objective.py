@@ -10,12 +10,12 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ...attention import kl_loss
 from ...runs.errors import NotFiniteError, RunError
 from ..base import Task
 from ..buckets import bucket_batches, shuffled_batches
-from ..examples import Batch, Examples, Part
+from ..examples import Batch, Examples, Part, Reader
 from ..objective import Ended, Found, Objective, RunResult
-from ..series import stratified_split
 from .evaluate import TOKENS, evaluate, similar_lengths
 from .result import LABELS, ClassificationResult, percent
 from .settings import RunConfig
@@ -29,6 +29,7 @@ class Classification(Objective[RunConfig, Batch]):
 
     kept: ClassVar[tuple[str, ...]] = ("accuracy", "loss")
     result_class: ClassVar[type[RunResult]] = ClassificationResult
+    labels: ClassVar[Mapping[str, str]] = LABELS  # what the figures of a result are
     pictures: ClassVar[tuple[str, ...]] = ("curves", "confusion")
 
     def __init__(
@@ -41,10 +42,12 @@ class Classification(Objective[RunConfig, Batch]):
         *,
         test: Callable[[], Examples | None] = lambda: None,
         fingerprints: Mapping[str, str] | None = None,
+        reader: Reader | None = None,
     ) -> None:
         self.config, self.examples, self.selection, self.split = config, examples, selection, split
         self.model, self.test = build, test
         self.fingerprints = dict(fingerprints or {})
+        self.reader = reader
 
     @classmethod
     def load(cls, task: Task, config: RunConfig) -> Classification:
@@ -56,7 +59,7 @@ class Classification(Objective[RunConfig, Batch]):
         else:
             parts = _read(task, config, "train")
             whole = parts["train"]
-            kept, held_out = stratified_split(whole.labels, config.validation_fraction, config.seed)
+            kept, held_out = task.hold_out(whole, config.validation_fraction, config.seed)
             train, selection = whole.subset(kept), whole.subset(held_out)
         reader = task.reader(train, config)  # what it knows comes from the training part alone
         selected = reader(selection)
@@ -77,7 +80,11 @@ class Classification(Objective[RunConfig, Batch]):
             lambda: task.model(config, reader.shape),
             test=test,
             fingerprints={name: part.fingerprint() for name, part in parts.items()},
+            reader=reader,
         )
+
+    def reading(self) -> dict[str, Any] | None:
+        return None if self.reader is None else self.reader.to_dict()
 
     @property
     def selection_facts(self) -> dict[str, str]:
@@ -94,7 +101,10 @@ class Classification(Objective[RunConfig, Batch]):
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         logits = model(*self.inputs(batch))
-        return F.cross_entropy(logits, batch.targets, label_smoothing=self.config.label_smoothing)
+        loss = F.cross_entropy(logits, batch.targets, label_smoothing=self.config.label_smoothing)
+        if self.config.uncertainty == "readout":
+            loss = loss + kl_loss(model).to(loss) / len(self.examples)
+        return loss
 
     def evaluate(self, fabric: Fabric, model: nn.Module, epoch: int) -> Found:
         found = evaluate(fabric, model, self.selection)
@@ -134,19 +144,31 @@ class Classification(Objective[RunConfig, Batch]):
             raise RuntimeError("a run of at least one epoch has a best one")
         test = self.test()
         reported = self.selection if test is None else test
-        final = evaluate(fabric, model, reported)
         paper = self.config.protocol == "paper"
         chosen = "paper" if paper else "last" if self.keeps_last else "test"
         return {
             "protocol": self.config.protocol,
-            "label": LABELS[chosen if paper or test is not None else "validation"],
-            "accuracy": final.accuracy,
+            "label": self.labels[chosen if paper or test is not None else "validation"],
             "epoch": best["epoch"],
+            "cut": reported.cut,
+            **self.figures(fabric, model, reported),
+            **self.ends(ended, best, paper),
+        }
+
+    def figures(self, fabric: Fabric, model: nn.Module, reported: Examples) -> dict[str, Any]:
+        """What a model is worth on the set that is reported."""
+        found = evaluate(fabric, model, reported)
+        return {
+            "accuracy": found.accuracy,
+            "classes": reported.classes,
+            "confusion": found.confusion.tolist(),
+        }
+
+    def ends(self, ended: Ended, best: Mapping[str, Any], paper: bool) -> dict[str, Any]:
+        """What the last and the chosen epoch were worth on the set that chose."""
+        return {
             "last_accuracy": ended.last,
             "validation_accuracy": None if paper else best["accuracy"],
-            "classes": reported.classes,
-            "confusion": final.confusion.tolist(),
-            "cut": reported.cut,
         }
 
     def opening(self, parameters: int, steps: int) -> str:

@@ -36,6 +36,9 @@ class RunConfig(EngineConfig):
     length. `augment` and `mixup` (the parameter of its beta distribution, 0 = off) change images
     in training.
 
+    With `uncertainty="readout"` the last primal layer's W_c is a Gaussian, see `variational_`, and
+    the loss has its KL divided by the training cases.
+
     `score_dropout`, `projection_start`, `direction_start`, `norm`, `padding`, `token_start`,
     `pooled`, `anchor_rule`, `ksvd_square` and `selection_epochs` can be those of the published
     code; the recipe "paper" takes them.
@@ -55,10 +58,12 @@ class RunConfig(EngineConfig):
         "token_start": ("unit", "small"),
         "selection_epochs": ("every", "paper"),
         "positions": ("learned", "sinusoidal", "none"),
-        "head": ("mean", "flatten", "mlp"),
+        "head": ("mean", "flatten", "mlp", "attention"),
         "normalise": ("channel", "none"),
         "augment": ("none", "light", "deit"),
         "batching": ("random", "bucket", "fixed"),
+        "uncertainty": ("none", "readout"),
+        "track": ("none", "transport"),
     }
     RULES: ClassVar[Mapping[str, Rule]] = {
         **EngineConfig.RULES,
@@ -94,6 +99,10 @@ class RunConfig(EngineConfig):
     )
     direction_start: str = of_attention(
         "orthogonal", "Start of W_e, W_r: orthogonal, or of norm 1 in every head (unit)."
+    )
+
+    uncertainty: str = of_attention(
+        "none", "none, or readout: a Gaussian on the readout of the last primal layer."
     )
 
     model: str = of_model(
@@ -134,6 +143,9 @@ class RunConfig(EngineConfig):
     )
     validation_fraction: float = of_training(
         0.2, "Part of the training set held out (protocol holdout)."
+    )
+    track: str = of_training(
+        "none", "Figures after every epoch, in metrics.jsonl: transport (of attentions), or none."
     )
     selection_epochs: str = of_training(
         "every", "Epochs to choose from: every one, or the first, the even and the last (paper)."

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -110,6 +111,7 @@ class ImageReader:
 
     look: Look
     shape: dict[str, int]
+    classes: tuple[str, ...] = ()
 
     @classmethod
     def fit(
@@ -121,7 +123,24 @@ class ImageReader:
             )
         known = statistics(train) if settings.normalise == "channel" else None
         look = Look(size, patch, known, settings.augment, settings.mixup, flip)
-        return cls(look, {"classes": len(train.classes), "size": size, "patch": patch})
+        shape = {"classes": len(train.classes), "size": size, "patch": patch}
+        return cls(look, shape, train.classes)
 
     def __call__(self, part: ImageSet, *, training: bool = False) -> ImageData:
         return ImageData(part, self.look, training=training)
+
+    def to_dict(self) -> dict[str, Any]:
+        known = self.look.statistics
+        return {
+            "reads": "images",
+            "shape": self.shape,
+            "classes": list(self.classes),
+            "statistics": None if known is None else [list(values) for values in known],
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> ImageReader:
+        shape, known = stored["shape"], stored["statistics"]
+        statistics = None if known is None else Statistics(*(tuple(values) for values in known))
+        look = Look(shape["size"], shape["patch"], statistics)
+        return cls(look, shape, tuple(stored["classes"]))

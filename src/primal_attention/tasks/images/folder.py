@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -62,9 +63,13 @@ def find_root(folder: Path) -> Path | None:
 
 def list_split(root: Path, split: str) -> Listing:
     """The images of a split; every class must have some."""
-    place = root / FOLDERS[split]
-    classes = _class_folders(place)
     check_classes(root)
+    return list_classes(root / FOLDERS[split])
+
+
+def list_classes(place: Path) -> Listing:
+    """The images of a folder that has a folder for every class."""
+    classes = _class_folders(place)
     files: list[str] = []
     labels: list[int] = []
     for label, name in enumerate(classes):
@@ -104,7 +109,11 @@ def _class_folders(place: Path) -> tuple[str, ...]:
 
 def open_split(root: Path, split: str, side: int, *, name: str) -> ImageSet:
     """The images of a split from its store; the first time the store is built."""
-    listing = list_split(root, split)
+    return open_listing(list_split(root, split), side, split, name=name)
+
+
+def open_listing(listing: Listing, side: int, split: str, *, name: str) -> ImageSet:
+    """Likewise of files that are listed."""
     store = cache_folder() / "images" / split / listing.key(side)
     if not (store / WHOLE).is_file():
         build(listing, store, side)
@@ -159,11 +168,35 @@ def _chunks_done(store: Path, chunk: int) -> list[str]:
     return list(stored["sums"]) if stored["chunk"] == chunk else []
 
 
+def sizes_of(listing: Listing, most: int = 100) -> list[int]:
+    """The smaller side of some images, evenly spaced."""
+    kind, step = pillow(), -(-len(listing.files) // most)
+    found = []
+    for name in listing.files[::step]:
+        try:
+            with kind.open(listing.root / name) as image:
+                found.append(min(image.size))
+        except (OSError, SyntaxError, ValueError, kind.DecompressionBombError) as error:
+            raise DataError(
+                f"{listing.root / name} cannot be read as an image ({error})"
+            ) from error
+    return found
+
+
 def decode(path: Path, side: int) -> Pixels:
     """The central square of an image in RGB, resized to (side, side, 3)."""
+    return _decoded(path, side, str(path))
+
+
+def decode_bytes(content: bytes, side: int, name: str) -> Pixels:
+    """Likewise of the content of a file."""
+    return _decoded(io.BytesIO(content), side, name)
+
+
+def _decoded(source: Path | io.BytesIO, side: int, name: str) -> Pixels:
     kind = pillow()
     try:
-        with kind.open(path) as image:
+        with kind.open(source) as image:
             image.draft("RGB", (side, side))  # JPEG decodes to a half or a quarter where enough
             if image.mode in ("P", "PA", "LA"):
                 image = image.convert("RGBA")  # palettes may hold transparency
@@ -171,7 +204,7 @@ def decode(path: Path, side: int) -> Pixels:
                 image = kind.fromarray((np.asarray(image) // 257).astype(np.uint8))
             rgb = image.convert("RGB")
     except (OSError, SyntaxError, ValueError, kind.DecompressionBombError) as error:
-        raise DataError(f"{path} cannot be read as an image ({error})") from error
+        raise DataError(f"{name} cannot be read as an image ({error})") from error
     width, height = rgb.size
     edge = min(width, height)
     left, top = (width - edge) / 2, (height - edge) / 2

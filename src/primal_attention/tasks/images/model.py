@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ...attention import variational_
 from ...convert import convert_
 from ...runs.extras import needs_extra
 
@@ -61,7 +62,8 @@ def build_vision_transformer(
     if places:
         options = settings.attention_options()["primal"]
         convert_(network, layers=lambda path, _: path in places, start="fresh", **options)
-    return VisionTransformer(network)
+    model = VisionTransformer(network)
+    return variational_(model) if settings.uncertainty == "readout" else model
 
 
 def _check(settings: Any) -> None:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator
@@ -39,10 +40,36 @@ def read_ts(
     lines = _Lines(Path(path) if isinstance(path, str) else path)
     reading = iter(lines)
     header = _read_header(lines, reading)
+    if header.numbers_at is not None:
+        what = "the file has numbers as targets; expected class labels"
+        raise lines.error(what, header.numbers_at)
     if header.classes is None and not allow_unlabelled:
         raise DataError(f"{lines.path} has no class labels; expected `@classLabel true` and labels")
+    series, labels = _read(lines, reading, header, allow_unlabelled)
+    name = lines.path.name.partition(".ts")[0] if name is None else name
+    return SeriesSet(name, series, np.array(labels, dtype=np.int64), header.classes or ())
+
+
+def read_ts_targets(path: Path) -> tuple[list[Case], list[str] | None]:
+    """The series of a file, and their targets as text: names of classes, or numbers where it says
+    `@targetLabel true`; None where it has neither."""
+    lines = _Lines(path)
+    reading = iter(lines)
+    header = _read_header(lines, reading)
+    series, labels = _read(lines, reading, header, False)
+    if header.numbers_at is not None:
+        return series, [str(value) for value in labels]
+    if header.classes is None:
+        return series, None
+    return series, [header.classes[int(i)] for i in labels]
+
+
+def _read(
+    lines: _Lines, reading: Iterator[bytes], header: _Header, allow_unlabelled: bool
+) -> tuple[list[Case], list[float]]:
+    """Series and their labels: indices of classes, or numbers."""
     series: list[Case] = []
-    labels: list[int] = []
+    labels: list[float] = []
     for numbers, cases, found in _blocks(lines, reading, header, allow_unlabelled):
         try:
             block = read_cases(cases)
@@ -55,8 +82,7 @@ def read_ts(
         labels += found
     if not series:
         raise DataError(f"{lines.path} has no cases after @data; expected at least one")
-    name = lines.path.name.partition(".ts")[0] if name is None else name
-    return SeriesSet(name, series, np.array(labels, dtype=np.int64), header.classes or ())
+    return series, labels
 
 
 class _Lines:
@@ -98,6 +124,7 @@ class _Header:
     length: int | None = None
     equal_length: bool = False
     classes: tuple[str, ...] | None = None  # None: the file has no labels
+    numbers_at: int | None = None  # the line that says that targets are numbers
 
 
 def _read_header(lines: _Lines, reading: Iterator[bytes]) -> _Header:
@@ -116,7 +143,7 @@ def _read_header(lines: _Lines, reading: Iterator[bytes]) -> _Header:
             case "@timestamps" if _flag(lines, tag, values):
                 raise lines.error("the file has time stamps; expected `@timeStamps false`")
             case "@targetlabel" if _flag(lines, tag, values):
-                raise lines.error("the file has numbers as targets; expected class labels")
+                header.numbers_at = lines.number
             case "@univariate" if _flag(lines, tag, values):
                 header.dimensions = 1
             case "@dimensions" | "@dimension":
@@ -165,24 +192,27 @@ def _classes(lines: _Lines, tag: str, values: list[str]) -> tuple[str, ...] | No
 
 def _blocks(
     lines: _Lines, reading: Iterator[bytes], header: _Header, allow_unlabelled: bool
-) -> Iterator[tuple[list[int], list[bytes], list[int]]]:
+) -> Iterator[tuple[list[int], list[bytes], list[float]]]:
     """Line numbers, cases without their labels, and labels, a block of text at a time."""
     classes = header.classes or ()
     # as other readers do, a label may differ from the header's in upper and lower case
     known = {c.lower(): i for i, c in enumerate(classes)} | {c: i for i, c in enumerate(classes)}
     numbers: list[int] = []
     cases: list[bytes] = []
-    labels: list[int] = []
+    labels: list[float] = []
     size = 0
     for line in reading:
         if not line or line.startswith(b"#"):
             continue
-        case, label = line, -1
-        if header.classes is not None:
+        case, label = line, -1.0
+        if header.classes is not None or header.numbers_at is not None:
             case, colon, last = line.rpartition(b":")
             if not colon:
                 raise lines.error("the case has no colon; expected a label after the last one")
             text = _decode(last).strip()
+        if header.numbers_at is not None:
+            label = _number(lines, text)
+        elif header.classes is not None:
             label = known.get(text, known.get(text.lower(), -1))
             if label == -1 and not (allow_unlabelled and text == "?"):
                 expected = ", ".join(classes)
@@ -198,6 +228,16 @@ def _blocks(
             numbers, cases, labels, size = [], [], [], 0
     if cases:
         yield numbers, cases, labels
+
+
+def _number(lines: _Lines, text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise lines.error(f"the target is {text!r}; expected a finite number")
+    return found
 
 
 def _check_shape(lines: _Lines, number: int, case: Case, first: Case, header: _Header) -> None:

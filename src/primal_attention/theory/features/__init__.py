@@ -9,6 +9,7 @@ from .base import FeatureMap, SharpMap
 from .cosine import SMALLEST_NORM, Cosine
 from .elu import Elu, elu_power
 from .random import PositiveRandomFeatures
+from .shift import GaussianFeatures, InverseQuadraticFeatures
 from .softmax import TwoSidedSoftmax
 
 __all__ = [
@@ -17,6 +18,8 @@ __all__ = [
     "Cosine",
     "Elu",
     "FeatureMap",
+    "GaussianFeatures",
+    "InverseQuadraticFeatures",
     "PositiveRandomFeatures",
     "SharpMap",
     "TwoSidedSoftmax",
@@ -24,7 +27,9 @@ __all__ = [
     "make_feature_map",
 ]
 
-FEATURE_MAPS = ("cosine", "elu", "softmax", "exp", "exp-orthogonal")
+FEATURE_MAPS = (
+    "cosine", "elu", "softmax", "exp", "exp-orthogonal", "gaussian", "inverse_quadratic",
+)  # fmt: skip
 
 
 def make_feature_map(
@@ -58,4 +63,7 @@ def make_feature_map(
     if spec in ("exp", "exp-orthogonal"):
         orthogonal = spec == "exp-orthogonal"
         return PositiveRandomFeatures(head_dim, orthogonal=orthogonal, device=device, dtype=dtype)
+    if spec in ("gaussian", "inverse_quadratic"):
+        kind = GaussianFeatures if spec == "gaussian" else InverseQuadraticFeatures
+        return kind(head_dim, device=device, dtype=dtype)
     raise ValueError(f"{unknown('feature map', str(spec), FEATURE_MAPS)}, or a FeatureMap")

@@ -72,6 +72,8 @@ class PrimalFormerClassifier(ClassifierMixin, FormerEstimator):  # type: ignore[
     early_stopping : hold out `validation_fraction` of every class, end after `patience` passes
         without a better one, and keep the weights of the best: the highest accuracy, among equals
         the lowest loss. If no class has two cases, or with False, the last weights are kept.
+    uncertainty : "readout" makes W_c of the last primal layer of each network a Gaussian, see
+        `primal_attention.variational_`; `predict_proba` is then the mean over 16 draws. "none".
     groups : groups of 8 kernels for each dilation and each form of the series, in the frozen bank.
     max_minutes : networks get fewer steps, or are left out, so that `fit` takes no longer by the
         clock; the result then depends on the speed of the machine.
@@ -88,6 +90,7 @@ class PrimalFormerClassifier(ClassifierMixin, FormerEstimator):  # type: ignore[
     n_features_in_ : channels, or timepoints if `fit` was given a table.
     model_ : the network on all cases, on the CPU, or None.
     ensemble_ : all of it; `mixture_` has the shares and the temperature.
+    grid_ : the step of the grid that series with times are brought to, or None.
     left_out_proba_ : probabilities (cases, classes) of each case of `fit`, by what did not see it;
         None with "net".
     history_, n_iter_ : of that network: a dict for each time that it was judged, with the losses
@@ -98,23 +101,35 @@ class PrimalFormerClassifier(ClassifierMixin, FormerEstimator):  # type: ignore[
     classes_: npt.NDArray[Any]
     left_out_proba_: Floats | None
 
-    def fit(self, X: Any, y: Any) -> PrimalFormerClassifier:
-        """Train on series X and their labels y (cases,)."""
+    def fit(self, X: Any, y: Any, times: Any = None) -> PrimalFormerClassifier:
+        """Train on series X and their labels y (cases,).
+
+        times: when the points of every series were taken, (cases, timepoints) or a list of arrays
+        (timepoints_i,), increasing, in any unit. Without them points are equally far apart. Series
+        with times are brought to a regular grid by lines between their points; `predict` and the
+        others then need times too.
+        """
         settings = Settings.of(self.get_params())
-        series = self._read(X, None)
+        series = self._fit_times(self._read(X, None), times)
         classes, labels = read_labels(y, series, type(self).__name__)
         built = self._fit(settings, series, Classes(torch.from_numpy(labels), len(classes)))
         self.classes_ = classes
         self.left_out_proba_ = None if built.held_out is None else built.held_out.numpy()
         return self
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
+    def predict(self, X: Any, times: Any = None) -> npt.NDArray[Any]:
         """The most probable label of each case (cases,)."""
-        chosen = self.predict_proba(X).argmax(1)
+        chosen = self.predict_proba(X, times).argmax(1)
         labels: npt.NDArray[Any] = self.classes_[chosen]
         return labels
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Any, times: Any = None) -> Floats:
         """The probability of each class (cases, classes), in the order of `classes_`."""
-        found: Floats = self._answers(X, Classes).numpy()
+        found: Floats = self._answers(X, Classes, times).numpy()
         return found
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, times: Any = None) -> float:
+        """The mean accuracy on series X with labels y."""
+        from sklearn.metrics import accuracy_score
+
+        return float(accuracy_score(y, self.predict(X, times), sample_weight=sample_weight))

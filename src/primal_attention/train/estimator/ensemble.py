@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ...attention.primal.readout import drawing, variational_layers
 from ...tasks.series import Floats, Normaliser, SeriesData, SeriesSet
 from ..config import RunConfig
 from .fit import Network, embeddings, outputs
@@ -22,6 +23,7 @@ from .rocket.model import RocketModel
 from .scaling import Squash, closed
 
 FOLDS = 3
+DRAWS = 16  # of a readout that is a Gaussian
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,14 +47,27 @@ class Ensemble:
         found = torch.zeros(())
         if self.nets:
             data = self._data(drawn)
-            each = [
-                answer(self.temperature * outputs(in_place(net, device), data).double())
-                for net in self.nets
-            ]
+            each = [self._answers_of(in_place(net, device), data, answer) for net in self.nets]
             found = found + self.share * averaged(each)
         if self.frozen is not None:
             found = found + (1.0 - self.share) * answer(self.frozen.scores(drawn))
         return found
+
+    def _answers_of(
+        self, net: Network, data: SeriesData, answer: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """Of one network; where its readout is a Gaussian, the mean over DRAWS of it."""
+
+        def once() -> Tensor:
+            return answer(self.temperature * outputs(net, data).double())
+
+        if not variational_layers(net):
+            return once()
+        generator, found = torch.Generator().manual_seed(self.config.seed), []
+        for _ in range(DRAWS):
+            with torch.no_grad(), drawing(net, generator):
+                found.append(once())
+        return torch.stack(found).mean(0)
 
     def embeddings(self, series: Sequence[Floats], device: str) -> Tensor:
         """Of the network on all cases, (cases, width), or without one the features of the bank."""

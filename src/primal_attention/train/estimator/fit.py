@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,10 +24,9 @@ from ..launch import processes
 from ..loop import Loop
 from ..optim import make_optimizer
 from ..order import seed_random
+from .alone import alone
 from .problem import Problem
-from .rocket.model import threads
 
-_one_at_a_time = threading.Lock()  # torch's generators, which the loop seeds, belong to all threads
 JUDGED = 256  # training cases that a network is judged on at its end
 Network = SequenceClassifier | SeriesNet
 Tell = Callable[[int, int], None]  # steps done, steps in all
@@ -107,16 +105,14 @@ def train(training: Training, tell: Tell | None = None) -> Fitted:
         selection, split = training.data(rows[kept[:JUDGED]]), "train"
         training = dataclasses.replace(training, patience=None)
     config, shape = training.planned(len(kept)), training.shape
-    with _one_at_a_time, threads(1), processes(config) as fabric:
-        devices = [fabric.device] if fabric.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):
-            objective = training.problem.objective(
-                config, data, selection, split, lambda: build_model(config, **shape)
-            )
-            loop = _make_loop(fabric, config, objective)
-            history = _run(loop, training.patience, tell)
-            weights = loop.best_weights if len(held_out) else loop.model.state_dict()
-            model = build_model(config, **shape)  # without what training has left in the other
+    with processes(config) as fabric, alone(*_cuda(fabric)):
+        objective = training.problem.objective(
+            config, data, selection, split, lambda: build_model(config, **shape)
+        )
+        loop = _make_loop(fabric, config, objective)
+        history = _run(loop, training.patience, tell)
+        weights = loop.best_weights if len(held_out) else loop.model.state_dict()
+        model = build_model(config, **shape)  # without what training has left in the other
     model.load_state_dict({name: tensor.cpu() for name, tensor in weights.items()})
     return Fitted(model.eval(), history, loop.progress.step)
 
@@ -150,6 +146,11 @@ def embeddings(model: Network, data: SeriesData) -> Tensor:
         hook.remove()
     order = [i for part in similar_lengths(data.lengths.numpy(), TOKENS) for i in part]
     return torch.cat(seen)[torch.tensor(order).argsort()]
+
+
+def _cuda(fabric: Fabric) -> list[torch.device]:
+    """The devices whose generators are seeded, beside that of the CPU."""
+    return [fabric.device] if fabric.device.type == "cuda" else []
 
 
 def _held_out(config: RunConfig, labels: Integers) -> Integers:

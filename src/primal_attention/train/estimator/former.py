@@ -13,11 +13,12 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ...tasks.series import Normaliser
+from ...tasks.series import Floats, Normaliser
 from . import saving
 from .building import Built, build
 from .ensemble import Ensemble, unlabelled
 from .fit import Network
+from .grid import TimeGrid, read_times
 from .problem import Problem
 from .reading import SeriesEstimator
 from .rocket.model import threads
@@ -30,6 +31,7 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
     ensemble_: Ensemble
     history_: list[dict[str, Any]]
     n_iter_: int
+    grid_: TimeGrid | None
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
         steps: int = 400,
         epochs: int = 6,
         clip: float | None = 4.0,
+        uncertainty: str = "none",
         early_stopping: bool = False,
         validation_fraction: float = 0.2,
         patience: int = 20,
@@ -88,6 +91,7 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
         self.steps = steps
         self.epochs = epochs
         self.clip = clip
+        self.uncertainty = uncertainty
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.patience = patience
@@ -98,11 +102,11 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
-    def transform(self, X: Any) -> npt.NDArray[np.float32]:
+    def transform(self, X: Any, times: Any = None) -> npt.NDArray[np.float32]:
         """Embeddings (cases, width): what the last linear layer of `model_` sees; with
         ensemble="fast", the features of the frozen bank."""
         check_is_fitted(self)
-        series = self._read(X, self.ensemble_.channels)
+        series = self._in_time(self._read(X, self.ensemble_.channels), times)
         with threads(self._threads()):
             found = self.ensemble_.embeddings(series, self.device)
         return found.float().numpy()
@@ -153,10 +157,22 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
         self.ensemble_, self.history_, self.n_iter_ = built.ensemble, built.history, built.steps
         return built
 
-    def _answers(self, X: Any, kind: type[Problem]) -> Tensor:
+    def _fit_times(self, series: list[Floats], times: Any) -> list[Floats]:
+        """The series as they are without times, else on a grid, which is kept."""
+        self.grid_ = None if times is None else TimeGrid.fit(read_times(times, series))
+        return self._in_time(series, times)
+
+    def _in_time(self, series: list[Floats], times: Any) -> list[Floats]:
+        grid = getattr(self, "grid_", None)
+        if (grid is None) != (times is None):
+            given, expected = ("no times", "times") if times is None else ("times", "no times")
+            raise ValueError(f"{given} were given; expected {expected}, as in fit")
+        return series if grid is None else grid(series, read_times(times, series))
+
+    def _answers(self, X: Any, kind: type[Problem], times: Any = None) -> Tensor:
         """(cases, c)"""
         check_is_fitted(self)
-        series = self._read(X, self.ensemble_.channels)
+        series = self._in_time(self._read(X, self.ensemble_.channels), times)
         with threads(self._threads()):
             return self.ensemble_.answers(series, kind.answers, self.device)
 

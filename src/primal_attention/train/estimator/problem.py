@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from ...tasks.classification.objective import Classification
+from ...tasks.regression.objective import Regression
 from ...tasks.series import Floats, Integers
 from .rocket.stacking import class_weights, value_weights
-from .values import Values
 
 SHARES = np.linspace(0.0, 1.0, 201)[1:-1]  # of the nets in a mixture
 PRIOR = 4.0  # power of share (1 - share)
@@ -114,7 +114,7 @@ class Classes(Problem):
 class Numbers(Problem):
     """Targets are numbers of mean 0 and deviation 1, answers estimates of them."""
 
-    objective = Values
+    objective = Regression
 
     @classmethod
     def of(cls, y: Floats) -> tuple[Numbers, float, float]:

@@ -9,8 +9,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_array, validate_data
 
+from ...tasks.collection import is_collection, read_collection
 from ...tasks.series import Floats
-from .inputs import is_collection, read_collection, warn_if_transposed
+from .inputs import warn_if_transposed
 
 
 class SeriesEstimator(BaseEstimator):  # type: ignore[misc]

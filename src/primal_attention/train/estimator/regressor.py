@@ -39,6 +39,11 @@ class PrimalFormerRegressor(RegressorMixin, FormerEstimator):  # type: ignore[mi
     def fit(self, X: Any, y: Any) -> PrimalFormerRegressor:
         """Train on series X and their values y (cases,)."""
         settings = Settings.of(self.get_params())
+        if settings.config.uncertainty != "none":
+            raise ValueError(
+                f"uncertainty is {settings.config.uncertainty!r}; expected 'none': a Gaussian "
+                "readout is for classes"
+            )
         series = self._read(X, None)
         y = read_values(y, series, type(self).__name__)
         problem, centre, deviation = Numbers.of(y)

@@ -25,6 +25,7 @@ from .folder import (
     refuse_others,
     write_folder,
 )
+from .grid import TimeGrid
 from .parameters import plain
 from .rocket.saving import model_content, model_from, model_tensors
 from .scaling import Squash
@@ -80,6 +81,7 @@ def _content(estimator: FormerEstimator) -> dict[str, Any]:
         "temperature": fitted.temperature,
         "share": fitted.share,
         **columns_to_json(estimator),
+        "grid": None if (grid := getattr(estimator, "grid_", None)) is None else grid.step,
         "history": estimator.history_,
         "steps": estimator.n_iter_,
     }
@@ -136,6 +138,8 @@ def _restore(kind: type[Estimator], content: dict[str, Any], weights: bytes) -> 
     for name, value in zip(VALUES, content["values"], strict=False):
         setattr(estimator, name, value)
     columns_from_json(estimator, content)
+    step = content.get("grid")
+    estimator.grid_ = None if step is None else TimeGrid(step)
     estimator.history_, estimator.n_iter_ = content["history"], content["steps"]
     found: Estimator = estimator
     return found

@@ -17,7 +17,7 @@ from .rocket.model import number_of_threads
 SHARED = (
     "weights", "feature_map", "rank_multi", "anchor_rule", "eta", "width", "heads", "feedforward",
     "dropout", "optimizer", "lr", "weight_decay", "batch_size", "epochs", "clip",
-    "validation_fraction",
+    "validation_fraction", "uncertainty",
 )  # fmt: skip
 FIXED = ("model", "norm", "schedule", "warmup_steps", "label_smoothing")  # as the recipe has it
 ENSEMBLES = ("fast", "net", "best")

@@ -9,12 +9,14 @@ from torch.testing import assert_close
 from primal_attention import fold_
 from primal_attention.kernels import anchors, dispatch, tiles
 
+from ....pairs import pairwise
+
 EXACT = {"rtol": 1e-9, "atol": 1e-10}
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("length", [1, 2, 9, tiles.SHORT - 1, tiles.SHORT, 300])
-@pytest.mark.parametrize("n", [1, 4, 40, 350])
+@pairwise(
+    n=[1, 4, 40, 350], length=[1, 2, 9, tiles.SHORT - 1, tiles.SHORT, 300], masked=[False, True]
+)
 def test_anchors_and_lengths(make_layer, make_rows, make_mask, run, n, length, masked):
     """Fewer and more anchors than positions; sequences below and above the short ones."""
     layer = make_layer("data-sample", anchors=n)

@@ -239,7 +239,7 @@ def assert_finite(found):
         assert torch.isfinite(tensor).all(), name
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     kind=kinds,
     size=sizes,
@@ -265,7 +265,7 @@ def test_no_nan_for_zero_small_and_large_rows(
 
 
 CLOSE_TYPES = (torch.float32, torch.float64)
-MAGNITUDES = (-300, -40, -20, -10, -3, -1, *[0.25 * i for i in range(13)], 4, 6)
+MAGNITUDES = (-300, -40, -20, -3, -1, 0, 0.25, 0.5, 1, 1.5, 2, 2.5, 3, 4, 6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
@@ -427,20 +427,20 @@ def test_gradients_that_arrive_at_masked_outputs_do_not_enter(
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
-@pytest.mark.parametrize("junk", [torch.nan, torch.inf])
 @pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_valid_nan_is_not_hidden(kind, feature_map, junk, fast, make_layer, make_rows):
+def test_valid_nan_is_not_hidden(kind, feature_map, fast, make_layer, make_rows):
     layer = make_layer(kind, feature_map=feature_map)
     layer.fast = fast
     x = make_rows(2, 5, 6)
     clean = step(layer, x)
-    x[0, 2] = junk
-    found = step(layer, x)  # does not crash
-    if junk is torch.nan:
-        assert found["output"][0, 2].isnan().all()
-        assert found["loss"].isnan()
-    assert_close(found["output"][1], clean["output"][1], rtol=1e-12, atol=1e-12)
+    for junk in (torch.nan, torch.inf):
+        x[0, 2] = junk
+        found = step(layer, x)  # does not crash
+        if junk is torch.nan:
+            assert found["output"][0, 2].isnan().all()
+            assert found["loss"].isnan()
+        assert_close(found["output"][1], clean["output"][1], rtol=1e-12, atol=1e-12)
 
 
 # -- memory that nobody wrote ----------------------------------------------------------------------
@@ -462,15 +462,15 @@ def poison():
     torch.utils.deterministic.fill_uninitialized_memory = filled
 
 
-@pytest.mark.parametrize("masked", [False, True], ids=["no mask", "mask"])
-@pytest.mark.parametrize("most", [2, 5, 1000])
-@pytest.mark.parametrize("cross", [False, True], ids=["self", "cross"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("most", "masked"), [(2, True), (5, False), (5, True), (1000, False), (1000, True)]
+)
+@pytest.mark.parametrize(
+    ("kind", "cross"), [*((kind, False) for kind in KINDS), *((kind, True) for kind in KINDS[:4])]
+)
 def test_uninitialised_memory_is_never_read(
     kind, cross, most, masked, make_layer, make_rows, make_mask, poison, monkeypatch
 ):
-    if cross and kind not in KINDS[:4]:
-        return
     channels = 2 * 6 + 2 * 2 * 2
     monkeypatch.setattr("primal_attention.kernels.tiles.TILE", most * channels)
     layer = make_layer(kind)

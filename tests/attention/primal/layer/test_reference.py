@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from torch.testing import assert_close
 
 from primal_attention import ksvd_loss
 from primal_attention.theory import Elu
+
+from ....pairs import pairwise
 
 EXACT = {"rtol": 1e-10, "atol": 1e-11}
 
@@ -167,10 +170,11 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("masked", [True, False], ids=["mask", "no mask"])
-@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
-@pytest.mark.parametrize(("kind", "cross"), CALLS)
+@pairwise(
+    kind__cross=CALLS,
+    feature_map__masked=[*product(["cosine", "exp", "elu"], [True, False])],
+    bias=[True, False],
+)
 def test_layer_is_the_reference(
     kind, cross, feature_map, masked, bias, make_layer, make_rows, make_mask, gradients, run
 ):
@@ -183,7 +187,7 @@ def test_layer_is_the_reference(
     check(layer, x, y, ignore, probe, gradients, run, passes=(True, False))
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 6, 11])
+@pytest.mark.parametrize("length", [1, 2, 4, 5, 11])
 @pytest.mark.parametrize("kind", ["data-sample", "data-mean"])
 def test_fewer_and_more_positions_than_anchors(kind, length, make_layer, make_rows, gradients, run):
     layer = make_layer(kind, seed=6)
@@ -212,7 +216,7 @@ def test_anchor_positions_are_numpys(make_layer, make_rows):
             assert_close(f, sample_rows(x[0], n), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("most", [1, 3, 5, 7, 12, 40])
+@pytest.mark.parametrize("most", [1, 5, 12])
 @pytest.mark.parametrize("kind", ["data-sample", "data-mean", "free", "tied", "free-causal"])
 def test_in_tiles(kind, most, make_layer, make_rows, make_mask, gradients, run, monkeypatch):
     """At most `most` positions a tile: sequences and batches are cut, evenly or not."""
@@ -228,8 +232,7 @@ def test_in_tiles(kind, most, make_layer, make_rows, make_mask, gradients, run, 
         assert_close(found, reference(layer, x, None, ignore)[0], **EXACT)
 
 
-@pytest.mark.parametrize("length", [2, 5, 13, 64, 101])
-@pytest.mark.parametrize("most", [1, 4, 13, 33])
+@pytest.mark.parametrize(("most", "length"), [(1, 5), (4, 64), (13, 13), (13, 101), (33, 64)])
 @pytest.mark.parametrize("kind", ["data-sample", "free", "tied"])
 def test_tiles_change_nothing(kind, most, length, make_layer, make_rows, run, monkeypatch):
     """Longer sequences, against the plain operations."""

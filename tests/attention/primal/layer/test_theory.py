@@ -10,6 +10,8 @@ from torch.testing import assert_close
 from primal_attention import PrimalAttention, ksvd, ksvd_loss, ksvd_residuals
 from primal_attention.theory import Elu
 
+from ....pairs import pairwise
+
 EXACT = {"rtol": 1e-9, "atol": 1e-10}
 D, H, P, S = 8, 2, 4, 2
 
@@ -75,10 +77,10 @@ def loss_of(layer, x, ignore, positions):
 SOLVABLE = ["data-sample", "data-mean", "free", "free-causal"]
 
 
-@pytest.mark.parametrize("masked", [False, True], ids=["no mask", "mask"])
-@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
-@pytest.mark.parametrize("positions", ["mean", "sum"])
-@pytest.mark.parametrize("kind", SOLVABLE)
+@pairwise(
+    kind=SOLVABLE, feature_map=["cosine", "exp", "elu"], positions=["mean", "sum"],
+    masked=[False, True],
+)  # fmt: skip
 def test_lemma_42_after_ksvd_initialisation(
     kind, positions, feature_map, masked, glass, make_rows, make_mask
 ):
@@ -101,10 +103,10 @@ def test_lemma_42_after_ksvd_initialisation(
     assert loss_of(layer, x, ignore, positions) > 1e-5
 
 
-@pytest.mark.parametrize("masked", [False, True], ids=["no mask", "mask"])
-@pytest.mark.parametrize("feature_map", ["cosine", "exp", "elu"])
-@pytest.mark.parametrize("positions", ["mean", "sum"])
-@pytest.mark.parametrize("kind", ["data-sample", "data-mean", "free"])
+@pairwise(
+    kind=["data-sample", "data-mean", "free"], feature_map=["cosine", "exp", "elu"],
+    positions=["mean", "sum"], masked=[False, True],
+)  # fmt: skip
 def test_lemma_42_in_cross_attention(
     kind, positions, feature_map, masked, glass, make_rows, make_mask
 ):

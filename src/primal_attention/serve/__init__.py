@@ -1,0 +1,1 @@
+"""A trained run behind HTTP: `primal serve RUN`, the extra `serve`."""

@@ -1,0 +1,1 @@
+"""Events in continuous time: sequences of (time, type), of which the next one is predicted."""

@@ -1,0 +1,51 @@
+"""Settings that name the files of a run: `--data FILE`, and perhaps `--test FILE`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from .base import DataError
+from .settings import EngineConfig, Rule, setting
+
+TEXT_OR_NONE: Rule = (lambda v: v is None or isinstance(v, str), "a text or None")
+FILES = ("data", "test")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileConfig(EngineConfig):
+    """The settings of a run whose data may be a file that is named."""
+
+    RULES: ClassVar[Mapping[str, Rule]] = {
+        **EngineConfig.RULES,
+        **dict.fromkeys(FILES, TEXT_OR_NONE),
+    }
+
+    data: str | None = setting("Data", None, "Train on this file.")
+    test: str | None = setting("Data", None, "A file with the test set.")
+
+    def resolved(self) -> Self:
+        """With full paths, so that a run can be resumed from anywhere."""
+        paths = {
+            name: str(Path(value).expanduser().resolve())
+            for name in FILES
+            if (value := getattr(self, name)) is not None
+        }
+        return dataclasses.replace(super().resolved(), **paths)
+
+    def where(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in FILES if getattr(self, name) is not None}
+
+
+def named_files(settings: FileConfig) -> dict[str, Path]:
+    """The files by split; a DataError if one is not there."""
+    found = {}
+    for split, name in (("train", settings.data), ("test", settings.test)):
+        if name is not None:
+            found[split] = Path(name).expanduser()
+            if not found[split].is_file():
+                raise DataError(f"{name} is not there; expected a file")
+    return found

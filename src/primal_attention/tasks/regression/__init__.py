@@ -1,0 +1,1 @@
+"""A number for a sequence: the mean square, judged by the share of the variance explained."""

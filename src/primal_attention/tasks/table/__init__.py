@@ -1,0 +1,1 @@
+"""Tables: columns of numbers and of categories, with missing values."""

@@ -1,0 +1,63 @@
+"""Series whose points are not equally far apart in time, brought to a regular grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...tasks.series import Floats
+
+QUANTILE = 0.25  # of the gaps between points: the step of the grid
+DENSEST = 4.0  # points of the grid for each point of a series, on average
+
+
+@dataclass(frozen=True)
+class TimeGrid:
+    """Points a `step` apart, from the first time of a series on. Convolutions and random kernels
+    take equal distances for granted; between its points a series lies on a line."""
+
+    step: float
+
+    @classmethod
+    def fit(cls, times: Sequence[Floats]) -> TimeGrid:
+        gaps = np.concatenate([np.diff(own) for own in times])
+        if not len(gaps):
+            raise ValueError("times has one point in every case; expected series of some length")
+        span, points = sum(own[-1] - own[0] for own in times), sum(map(len, times))
+        return cls(max(float(np.quantile(gaps, QUANTILE)), float(span / (DENSEST * points))))
+
+    def __call__(self, series: Sequence[Floats], times: Sequence[Floats]) -> list[Floats]:
+        """Series (length_i, channels) at times (length_i,) as series on the grid."""
+        return [self._one(x, own) for x, own in zip(series, times, strict=True)]
+
+    def _one(self, x: Floats, times: Floats) -> Floats:
+        # a little more than a step counts as one: times are rounded
+        points = int((times[-1] - times[0]) / self.step * (1 + 1e-9)) + 1
+        grid = times[0] + self.step * np.arange(points)
+        found = np.full((points, x.shape[1]), np.nan)
+        for channel, values in enumerate(x.T):
+            known = ~np.isnan(values)
+            if known.any():
+                found[:, channel] = np.interp(grid, times[known], values[known])
+        return found
+
+
+def read_times(times: Any, series: Sequence[Floats]) -> list[Floats]:
+    """The times of every point of every series: (cases, timepoints), or a list of arrays."""
+    if len(times) != len(series):
+        raise ValueError(f"times has {len(times)} cases; expected {len(series)}, as X")
+    found = []
+    for i, (own, x) in enumerate(zip(times, series, strict=True)):
+        known = np.asarray(own, dtype=np.float64)
+        if known.shape != (len(x),):
+            raise ValueError(
+                f"case {i} of times has shape {known.shape}; expected ({len(x)},), one for each "
+                "timepoint of X"
+            )
+        if not np.isfinite(known).all() or (np.diff(known) <= 0).any():
+            raise ValueError(f"case {i} of times does not increase; expected increasing numbers")
+        found.append(known)
+    return found

@@ -1,0 +1,57 @@
+"""The model of a finished run, and the data it was judged on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from safetensors import SafetensorError
+from torch import nn
+
+from ..runs.errors import RunError
+from ..runs.files import explained, read_json, read_object
+from ..runs.folder import WEIGHTS
+from ..tasks import get_task
+from ..tasks.classification.objective import Classification
+from .checkpoint import tensors_from_bytes
+from .config import RunConfig
+from .seeds import SEEDS_FILE
+
+
+def open_run(run: Path) -> tuple[Classification, nn.Module]:
+    """The objective of a run that learned classes, with its data, and the model with the best
+    weights, in evaluation mode. A RunError says what the run lacks."""
+    settings = read_object(run / "config.json")
+    task = get_task(str(settings.get("task")))
+    if not issubclass(task.objective, Classification):
+        raise RunError(f"{run} learned no classes ({task.name}); expected a run that did")
+    if not (run / WEIGHTS).exists():
+        raise RunError(f"{run} has no {WEIGHTS}; expected a run that ended an epoch")
+    data = Classification.load(task, RunConfig.from_dict(settings))
+    model = data.model()
+    with explained(f"read {run / WEIGHTS}"):
+        stored = (run / WEIGHTS).read_bytes()
+    try:
+        model.load_state_dict(tensors_from_bytes(stored))
+    except (SafetensorError, RuntimeError) as error:
+        why = str(error).splitlines()[0]
+        raise RunError(f"{run / WEIGHTS} is damaged: {why}") from error
+    return data, model.eval()
+
+
+def runs_in(path: Path) -> dict[int, Path]:
+    """{seed: folder} of the finished runs of a folder of seeds, or the run itself."""
+    if not (path / SEEDS_FILE).exists():
+        seed = read_object(path / "config.json").get("seed", 0)
+        return {int(seed): path}
+    return dict(_finished(path))
+
+
+def _finished(path: Path) -> Iterator[tuple[int, Path]]:
+    document = read_json(path / SEEDS_FILE)
+    seeds = document.get("seeds") if isinstance(document, dict) else None
+    if not isinstance(seeds, list):
+        raise RunError(f"{path / SEEDS_FILE} names no seeds; expected a list of them")
+    for seed in seeds:
+        if (path / f"seed-{seed}" / "result.json").exists():
+            yield int(seed), path / f"seed-{seed}"

@@ -1,0 +1,160 @@
+"""A trained run as a file for other programs, compared with the run before it counts as done.
+
+onnx         model.onnx for any ONNX runtime: raw values in, probabilities or numbers out
+torch        model.pt2, a program of torch.export that needs torch alone
+safetensors  a folder in the format of the Hugging Face Hub, which `load_run` opens
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import Dim
+
+from ...names import check_choice
+from ...runs.errors import RunError
+from ...runs.extras import needs_extra
+from ...runs.files import explained, replacing
+from .deployed import Deployed
+from .hub import save_folder
+from .model import TrainedModel, load_run
+
+FORMATS = ("onnx", "torch", "safetensors")
+FILES = {"onnx": "model.onnx", "torch": "model.pt2", "safetensors": "hub"}
+TOLERANCE = 1e-4  # of probabilities, and of numbers relative to the greatest
+BATCHES = (1, 3, 8)  # that are compared
+Inputs = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and how far it is from the run on the inputs that were compared."""
+
+    path: Path
+    difference: float
+    compared: int  # batches
+    dynamic: tuple[str, ...]  # what may have any size
+
+
+def export_run(run: Path | str, form: str, out: Path | str | None = None) -> Exported:
+    """Write a run in another format. A RunError if it does not compute the same.
+
+    Args:
+        run: the folder of a finished run.
+        form: "onnx", "torch" or "safetensors".
+        out: the file, or for "safetensors" the folder; in the run's folder unless given.
+    """
+    check_choice("format", form, FORMATS)
+    model = load_run(run)
+    path = Path(run) / FILES[form] if out is None else Path(out)
+    deployed = Deployed(model).eval()
+    with explained(f"write {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    if form == "safetensors":
+        save_folder(model, path)
+        again = Deployed(load_run(path)).eval()
+        return _compared(path, model, deployed, again, ("batch", "length"))
+    if form == "onnx":
+        with needs_extra("export", "exports to ONNX need"):
+            import onnxruntime
+            import onnxscript  # noqa: F401
+        with _quiet():
+            written = torch.onnx.export(
+                deployed, example(model), dynamo=True, dynamic_shapes=_dynamic(model), verbose=False
+            )
+        with explained(f"write {path}"), replacing(path) as beside:
+            written.save(str(beside))  # type: ignore[union-attr]
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        return _compared(path, model, deployed, _onnx(session), _sizes(model))
+    with _quiet():
+        exported = torch.export.export(deployed, example(model), dynamic_shapes=_dynamic(model))
+    with explained(f"write {path}"), replacing(path) as beside, open(beside, "wb") as file:
+        torch.export.save(exported, file)
+    with open(path, "rb") as file:
+        program = torch.export.load(file).module()
+    return _compared(path, model, deployed, program, _sizes(model))
+
+
+def example(model: TrainedModel, batch: int = 2, length: int | None = None) -> Inputs:
+    """Raw inputs as the model has seen them; the second series is shorter."""
+    generator = torch.Generator().manual_seed(batch)
+    deployed = Deployed(model)
+    shape = model.reader.shape
+    if model.reads_images:
+        size = shape["size"]
+        return (255 * torch.rand(batch, 3, size, size, generator=generator),)
+    length = min(model.longest, 16) if length is None else length
+    x = torch.randn(batch, length, shape["channels"], generator=generator)
+    padding = torch.zeros(batch, length, dtype=torch.bool)
+    padding[1::2, length // 2 + 1 :] = True
+    return x * deployed.deviation + deployed.mean, padding
+
+
+def _dynamic(model: TrainedModel) -> tuple[dict[int, Any], ...]:
+    batch = Dim("batch")
+    if model.reads_images:
+        return ({0: batch},)
+    length = Dim("length", max=model.longest) if model.longest > 2 else None
+    sizes = {0: batch} if length is None else {0: batch, 1: length}
+    return sizes, sizes
+
+
+def _sizes(model: TrainedModel) -> tuple[str, ...]:
+    return tuple("batch" if i == 0 else "length" for i in _dynamic(model)[0])
+
+
+def _onnx(session: Any) -> Callable[..., Tensor]:
+    names = [given.name for given in session.get_inputs()]
+
+    def call(*inputs: Tensor) -> Tensor:
+        given = {name: x.numpy() for name, x in zip(names, inputs, strict=True)}
+        return torch.from_numpy(session.run(None, given)[0])
+
+    return call
+
+
+@torch.inference_mode()
+def _compared(
+    path: Path,
+    model: TrainedModel,
+    original: Deployed,
+    exported: Callable[..., Tensor],
+    dynamic: tuple[str, ...],
+) -> Exported:
+    """Compare on batches and lengths that the example did not have."""
+    lengths: list[int | None] = [None]
+    if not model.reads_images and "length" in dynamic:
+        lengths = [1, *sorted({max(model.longest // 3, 1), model.longest})]
+    most, count = 0.0, 0
+    for batch in BATCHES:
+        for length in lengths:
+            inputs = example(model, batch, length)
+            expected, found = original(*inputs), exported(*inputs)
+            scale = max(float(expected.abs().max()), 1.0)
+            most = max(most, float((found - expected).abs().max()) / scale)
+            count += 1
+    if not most <= TOLERANCE:
+        raise RunError(f"{path} differs from {model.path} by {most:.2g}; expected {TOLERANCE:g}")
+    return Exported(path, most, count, dynamic)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Exporters speak of their own internals."""
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
