@@ -7,11 +7,13 @@ import gzip
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..base import DataError
-from .sets import EventSet, Floats, Integers
+from .sets import EventSet
 
 COLUMNS = ("sequence", "time", "type")
 
@@ -132,7 +134,7 @@ def _text(path: Path) -> str:
         raise DataError(f"cannot read {path}: {error}") from error
 
 
-def _numbers(path: Path, number: int, line: str, kind: type) -> Floats | Integers:
+def _numbers(path: Path, number: int, line: str, kind: type) -> npt.NDArray[Any]:
     try:
         return np.array(line.split(), dtype=kind)
     except ValueError as error:
