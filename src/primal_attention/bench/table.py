@@ -57,14 +57,19 @@ def summary(results: Results) -> Summary:
     return Summary(
         title=results.settings.title,
         command=results.command,
-        about=f"{machine(results)} Times are medians over {results.settings.repeats} interleaved "
-        "rounds, ratios medians of those within a round; every memory figure is from a process of "
-        "its own. The exponent of growth is fitted over the upper half of the lengths.",
+        about=f"{machine(results)} {_times(results)} medians over {results.settings.repeats} "
+        "interleaved rounds, ratios medians of those within a round; every memory figure is from a "
+        "process of its own. The exponent of growth is fitted over the upper half of the lengths.",
         tables={title: quantity_table(results, quantity) for quantity, title in TITLES.items()},
         missing=reasons(results),
         document=results.to_dict(),
         measured=any(cell.status == "measured" for cell in results.cells.values()),
     )
+
+
+def _times(results: Results) -> str:
+    alone = results.settings.threads == 1 and results.settings.device == "cpu"
+    return "Times are CPU time," if alone else "Times are"
 
 
 def quantity_table(results: Results, quantity: str) -> list[list[str]]:

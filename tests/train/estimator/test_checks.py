@@ -30,7 +30,7 @@ SMALL = {
     "steps": 10, "epochs": 1, "groups": 2, "random_state": 0,
 }  # fmt: skip
 QUICK = [
-    PrimalFormerClassifier(ensemble="net", **SMALL),
+    PrimalFormerClassifier(ensemble="net", folds=0, **SMALL),
     PrimalFormerRegressor(ensemble="fast", **SMALL),
     PrimalRocketClassifier(groups=4, random_state=0),
 ]
@@ -48,7 +48,12 @@ SETS = [
 # the frozen bank, which `fast` above is too, and the ensembles as a whole
 SLOW = [
     PrimalRocketRegressor(groups=4, random_state=0),
-    *(kind(ensemble="best", **SMALL) for kind in (PrimalFormerClassifier, PrimalFormerRegressor)),
+    PrimalFormerClassifier(ensemble="fast", **SMALL),
+    *(
+        kind(ensemble=ensemble, **SMALL)
+        for kind in (PrimalFormerClassifier, PrimalFormerRegressor)
+        for ensemble in ("net", "best")
+    ),
     *SETS,
 ]
 # What comes in is read by the same functions in all of them: see PrimalRocketClassifier, whose fit
@@ -106,13 +111,14 @@ def test_tables_bags_and_lists_quickly(estimator):
         assert grid.best_params_["lr"] in (0.01, 0.02)
 
 
-@pytest.mark.parametrize("name", ["AeonPrimalFormerClassifier", "AeonPrimalRocketClassifier"])
-def test_aeon(name):
+@pytest.mark.parametrize("kind", ["Former", "Rocket"])
+@pytest.mark.parametrize("answer", ["Classifier", "Regressor"])
+def test_aeon(kind, answer):
     pytest.importorskip("aeon")
     from aeon.testing.estimator_checking import check_estimator
 
     from primal_attention.train.estimator import aeon
 
-    results = check_estimator(getattr(aeon, name), raise_exceptions=True)
+    results = check_estimator(getattr(aeon, f"AeonPrimal{kind}{answer}"), raise_exceptions=True)
     assert len(results) > 20
     assert {k: v for k, v in results.items() if v != "PASSED"} == {}
