@@ -12,7 +12,7 @@ from .results import GROWING, Cell, Results, short
 FIELDS = {"seconds": 1e3, "over_floor": 1.0, "over_softmax": 1.0, "peak_mb": 1.0}
 TITLES = {
     "seconds": "Time, ms",
-    "over_floor": "Time in multiples of the floor (the unavoidable matrix products)",
+    "over_floor": "Time in multiples of the floor (the block's own projections)",
     "over_softmax": "Time in multiples of softmax",
     "peak_mb": "Peak memory above inputs and parameters, MB",
 }

@@ -161,12 +161,13 @@ def test_a_mixture_is_not_worse_than_its_better_part():
 
 def test_few_cases_speak_for_equal_factors():
     ratios = []
-    for cases in (4, 40, 400):
+    for cases in (12, 1200):
         labels = torch.arange(cases) % 2
-        nets, frozen = Classes(labels, 2).factors(3 * hot(labels), -hot(labels))
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.randn(2, cases, 2, generator=generator, dtype=torch.float64)
+        nets, frozen = Classes(labels, 2).factors(2 * hot(labels) + noise[0], noise[1])
         ratios.append(nets / frozen)
-    assert ratios[0] < ratios[1] < ratios[2]
-    assert ratios[0] < 10 < ratios[2]
+    assert ratios[0] < 3 < ratios[1]
 
 
 def test_ridges_are_judged_without_the_folds_that_networks_lack(monkeypatch):
