@@ -47,7 +47,6 @@ app = typer.Typer(
     name="primal",
     help="Primal-Attention: train models with linear attention and know how good they are.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
 )
 

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import shlex
 from collections.abc import Iterable
+from dataclasses import replace
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -21,6 +22,7 @@ from .run_spectra import INPUTS
 from .sections.base import Section
 from .sections.bench import bench
 from .sections.calibration import calibration
+from .sections.conclusions import conclude
 from .sections.confusion import confusion
 from .sections.costs import costs
 from .sections.curves import curves
@@ -81,7 +83,11 @@ def page(sources: Sources, spectra: Spectra, title: str | None = None) -> str:
         bench(sources),
         settings(sources),
     ]
-    sections = [section for section in found if section is not None]
+    sections = [
+        replace(section, lead=conclude(section.id, sources, spectra))
+        for section in found
+        if section is not None
+    ]
     return document(title or _title(sources), sections, sources.command)
 
 
