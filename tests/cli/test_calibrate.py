@@ -11,7 +11,7 @@ from primal_attention import calibration
 from primal_attention.report.page import write_page
 from primal_attention.tasks.examples import Batch
 from primal_attention.train.calibrate import logits, turn_around
-from primal_attention.train.trained import open_run
+from primal_attention.train.judged import open_run
 
 
 def test_seeds_are_an_ensemble(primal, tiny, tmp_path):

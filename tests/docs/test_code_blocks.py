@@ -23,6 +23,10 @@ BLOCKS = [
 NEEDS = {
     "KernelSVD": "sklearn",
     "PrimalFormerClassifier": "sklearn",
+    "PrimalTableRegressor": "sklearn",
+    "PrimalBagClassifier": "sklearn",
+    "Reranker": "sklearn",
+    "SparseKernelClassifier": "sklearn",
     "RunConfig": "lightning_fabric",
 }
 

@@ -81,7 +81,7 @@ def explain(
     inputs: Any,
     *,
     units: Any = None,
-    order: Order = "graph",
+    order: Order = "attention",
     most: int = 3,
     budget: int = 500,
     batch: int = 32,
@@ -94,9 +94,9 @@ def explain(
     """The smallest sets of units whose removal changes what a classifier predicts for one case.
 
     `inputs` and `units`: see `case_of`; with many positions, units of several (words, segments) are
-    what a person can read. `order`: "graph", by distance from the target in the conditional-
-    independence graph of the last attention's kernel (`samples`, `alpha`: see `attention_graph`);
-    "attention", by the weight that units get in it; "gradient", gradient times input; "random";
+    what a person can read. `order`: "attention", by the weight that units get in the last
+    attention; "graph", by distance from the target in the conditional-independence graph of its
+    kernel (`samples`, `alpha`: see `attention_graph`); "gradient", gradient times input; "random";
     "greedy", like "graph", but sets of several units by what their members did alone. `most`: the
     largest set. `budget`: sets to try. `batch`: sets in a call of the model. `every`: go on
     through the size at which the first was found. `tell(done, budget)` hears of the progress.

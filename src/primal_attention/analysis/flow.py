@@ -187,7 +187,7 @@ class _Record:
             valid = torch.stack([_seen(one) for one in heads]).any(0)
             at = _fitting(row, heads[0].shape[-2:], valid)
             if self.measure is None:
-                self.measure = "mass" if all(_rows_of_one(one) for one in heads) else "energy"
+                self.measure = "mass" if all(rows_sum_to_one(one) for one in heads) else "energy"
             chosen = torch.where(valid, at, -2)  # padding
             members = torch.stack([chosen == g for g in range(self.groups)], 1).double()  # (N, G)
             shares = [_shares(one, members, valid, self.measure) for one in heads]
@@ -236,7 +236,8 @@ def _seen(kernel: Kernel) -> Tensor:
     return (rows != 0).any(-1)
 
 
-def _rows_of_one(kernel: Kernel) -> bool:
+def rows_sum_to_one(kernel: Kernel) -> bool:
+    """Of all positions that take part."""
     sums = kernel.row_sums()[_seen(kernel)]
     return bool(((sums - 1).abs() < _ROWS_OF_ONE).all())
 

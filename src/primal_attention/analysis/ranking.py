@@ -9,8 +9,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ..theory.factors import Kernel
+from ..theory.factors import Kernel, KernelFactors
 from .cases import Case, Units
+from .flow import rows_sum_to_one
 from .graph import AttentionGraph, graph_of, last_kernels
 from .sampling import logits_of
 
@@ -51,12 +52,23 @@ def _by_graph(graph: AttentionGraph, rows: Units, weights: Array) -> Array:
 
 def _weights(case: Case, kernels: list[Kernel], rows: Units) -> Array:
     """The mean absolute weight that the positions of a unit get, or get from the target."""
-    received: Any = 0.0
-    for kernel in kernels:
-        dense = kernel.dense().double().abs()
-        received = received + (dense.mean(0) if case.target is None else dense[case.target])
+    received = torch.stack([_received(kernel, case.target) for kernel in kernels]).sum(0)
     values = received.cpu().numpy()
     return np.array([values[list(unit)].sum() if unit else 0.0 for unit in rows])
+
+
+def _received(kernel: Kernel, target: int | None) -> Tensor:
+    """The weight (N,) that every position gets; of signed factors the root of its energy, since
+    absolute values have none."""
+    if not isinstance(kernel, KernelFactors):
+        dense = kernel.dense().double().abs()
+        return dense.sum(0) if target is None else dense[target]
+    a, b = kernel.a.double(), kernel.b.double()
+    if target is not None:
+        return (b @ a[target]).abs()
+    if rows_sum_to_one(kernel):
+        return kernel.column_sums().double().abs()
+    return ((b @ (a.mT @ a)) * b).sum(-1).clamp(min=0.0).sqrt()
 
 
 def _rows_of(case: Case, seen: int) -> Units:

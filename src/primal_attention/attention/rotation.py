@@ -48,8 +48,8 @@ class Rotation(NamedTuple):
         for name, wave in zip(self._fields, self, strict=True):
             if tuple(wave.shape[:-1]) not in known or 2 * wave.shape[-1] > width:
                 raise ValueError(
-                    f"rotation.{name} has shape {tuple(wave.shape)}; expected ({batch}, {length}, c)"
-                    f" or ({batch}, {heads}, {length}, c) with c of at most {width // 2}"
+                    f"rotation.{name} has shape {tuple(wave.shape)}; expected ({batch}, {length}, "
+                    f"c) or ({batch}, {heads}, {length}, c) with c of at most {width // 2}"
                 )
 
 

@@ -37,8 +37,8 @@ def explain(
         ),
     ] = None,
     order: Annotated[
-        str, typer.Option(help="What is tried first: graph, greedy, attention, gradient, random.")
-    ] = "graph",
+        str, typer.Option(help="What is tried first: attention, graph, greedy, gradient, random.")
+    ] = "attention",
     most: Annotated[int, typer.Option(min=1, help="The largest set to try.")] = 3,
     budget: Annotated[int, typer.Option(min=1, help="How many sets to try.")] = 500,
     out: Annotated[

@@ -16,7 +16,7 @@ from ..train.loggers import Several, make_loggers
 from . import FAILED, INTERRUPTED
 from .progress import Display, Watch
 from .settings import command_for, usage
-from .show import console, show_json, show_rows
+from .show import console, rank_note, show_json, show_rows
 
 Outcome = RunResult | SeedsResult
 
@@ -32,6 +32,9 @@ def new_run(
     as_json: bool,
 ) -> None:
     """Train with one seed or with several, and print what came out."""
+    note = rank_note(config.rank, config.width, config.heads)
+    if note and "primal" in config.attention and not quiet and is_main_process():
+        console(stderr=True).print(note, highlight=False)
 
     def work(observer: Observer) -> Outcome:
         if seeds is None:

@@ -18,7 +18,7 @@ from .dropout import Dropout
 from .embedding import TokenEmbedding
 from .encoder import Activation, make_encoder
 from .packing import Packing
-from .positions import LearnedPositions, SinusoidalPositions
+from .positions import LearnedPositions, Positions, SinusoidalPositions
 
 PositionKind = Literal["rotary", "learned", "sinusoidal"]
 SHORTEST, LONGEST = 1.0, 1000.0  # distances that rotations tell apart
@@ -68,10 +68,11 @@ class LanguageModel(nn.Module):
         check_causal(attention, attention_options or {})
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         self.embed = TokenEmbedding(vocabulary, width, **place)
-        self.positions: nn.Module | None = None
-        if positions != "rotary":
-            kind = LearnedPositions if positions == "learned" else SinusoidalPositions
-            self.positions = kind(max_length, width, **place)
+        self.positions: Positions | None = None
+        if positions == "learned":
+            self.positions = LearnedPositions(max_length, width, **place)
+        elif positions == "sinusoidal":
+            self.positions = SinusoidalPositions(max_length, width, **place)
         self.max_length, self.heads, self.pairs = max_length, heads, width // heads // 2
         self.dropout = Dropout(dropout)
         self.encoder = make_encoder(
@@ -92,7 +93,8 @@ class LanguageModel(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits (B, N, vocabulary) of the token after each of tokens (B, N)."""
         rows = self._embed(tokens, 0)
-        packing = Packing(*tokens.shape, rotation=self._rotation(tokens, 0))
+        batch, length = tokens.shape
+        packing = Packing(batch, length, rotation=self._rotation(tokens, 0))
         return self._predict(self.encoder(rows, packing))
 
     def init_memory(self, batch: int) -> LanguageMemory:

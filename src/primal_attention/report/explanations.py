@@ -91,9 +91,9 @@ def _of_run(
 ) -> Told:
     from ..analysis import explain
     from ..analysis.cases import word_units
-    from ..train.trained import open_run
+    from ..train.judged import open_classes
 
-    data, model = open_run(path)
+    data, model = open_classes(path)
     examples = data.selection if split == "selection" else data.test()
     if examples is None:
         raise RunError(f"{path} has no test set at hand; expected --split selection")

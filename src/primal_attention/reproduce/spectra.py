@@ -108,7 +108,7 @@ def ranks_of(run: Path) -> list[float]:
 def load_run(run: Path, inputs: int) -> tuple[nn.Module, list[tuple[Tensor, Tensor]]]:
     """The best weights of a run, and calls with the first `inputs` cases of the set that chose its
     epoch, one each. A RunError says what the run lacks."""
-    from ..train.trained import open_run
+    from ..train.judged import open_run
 
     data, model = open_run(run)
     batches = [data.selection.__getitems__([i]) for i in range(min(inputs, len(data.selection)))]

@@ -24,7 +24,7 @@ from ..runs.errors import RunError
 from ..runs.files import explained, write_json
 from ..tasks.classification.evaluate import TOKENS, similar_lengths
 from ..tasks.examples import Batch, Examples
-from .trained import open_run, runs_in
+from .judged import open_classes, runs_in
 
 FILE = "calibration.json"
 AS_IT_IS = "as it is"
@@ -95,7 +95,7 @@ def calibrate(
     labels: Any = None
     for number, run in runs.items():
         tell(f"seed {number}")
-        data, model = open_run(run)
+        data, model = open_classes(run)
         test = data.test()
         examples, split = (data.selection, data.split) if test is None else (test, "test")
         labels = _same(labels, examples.targets.numpy(), run)

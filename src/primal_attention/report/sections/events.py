@@ -81,9 +81,7 @@ def _calibration(entry: Entry, commands: list[str]) -> str:
     for run in known:
         below = np.concatenate([[0.0], np.cumsum(run.result["pit"])])
         series.append(Series(f"seed {run.seed}", entry.key, below.tolist()))
-    chart = lines(
-        chances, series, x_name="expected share", y_name="observed share", log_y=False
-    )
+    chart = lines(chances, series, x_name="expected share", y_name="observed share", log_y=False)
     return figure(
         f"gaps {entry.key} {entry.name}", "Calibration of the gaps", chart, commands,
         "The share of gaps that were shorter than a quantile of what the model expected.",

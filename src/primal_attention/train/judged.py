@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 from torch import nn
@@ -13,21 +14,30 @@ from ..runs.files import explained, read_json, read_object
 from ..runs.folder import WEIGHTS
 from ..tasks import get_task
 from ..tasks.classification.objective import Classification
+from ..tasks.classification.result import ClassificationResult
 from .checkpoint import tensors_from_bytes
-from .config import RunConfig
 from .seeds import SEEDS_FILE
 
 
+def open_classes(run: Path) -> tuple[Classification, nn.Module]:
+    """`open_run` of a run that learned classes."""
+    data, model = open_run(run)
+    if not issubclass(data.result_class, ClassificationResult):
+        raise RunError(f"{run} learned no classes ({data.config.task}); expected a run that did")
+    return data, model
+
+
 def open_run(run: Path) -> tuple[Classification, nn.Module]:
-    """The objective of a run that learned classes, with its data, and the model with the best
-    weights, in evaluation mode. A RunError says what the run lacks."""
+    """The objective of a run that learned a label for each case, with its data, and the model with
+    the best weights, in evaluation mode. A RunError says what the run lacks."""
     settings = read_object(run / "config.json")
     task = get_task(str(settings.get("task")))
     if not issubclass(task.objective, Classification):
-        raise RunError(f"{run} learned no classes ({task.name}); expected a run that did")
+        raise RunError(f"{run} learned no label a case ({task.name}); expected a run that did")
     if not (run / WEIGHTS).exists():
         raise RunError(f"{run} has no {WEIGHTS}; expected a run that ended an epoch")
-    data = Classification.load(task, RunConfig.from_dict(settings))
+    config: Any = task.settings.from_dict(settings)
+    data: Classification = task.objective.load(task, config)
     model = data.model()
     with explained(f"read {run / WEIGHTS}"):
         stored = (run / WEIGHTS).read_bytes()
