@@ -11,6 +11,7 @@ import numpy as np
 from ...tasks.series import Floats
 
 QUANTILE = 0.25  # of the gaps between points: the step of the grid
+ROUNDING = 1e-3  # of a step
 DENSEST = 4.0  # points of the grid for each point of a series, on average
 
 
@@ -34,8 +35,8 @@ class TimeGrid:
         return [self._one(x, own) for x, own in zip(series, times, strict=True)]
 
     def _one(self, x: Floats, times: Floats) -> Floats:
-        # a little more than a step counts as one: times are rounded
-        points = int((times[-1] - times[0]) / self.step * (1 + 1e-9)) + 1
+        # times are rounded: what lacks a thousandth of a step counts as a whole one
+        points = int((times[-1] - times[0]) / self.step + ROUNDING) + 1
         grid = times[0] + self.step * np.arange(points)
         found = np.full((points, x.shape[1]), np.nan)
         for channel, values in enumerate(x.T):
