@@ -278,7 +278,7 @@ def picture(results: dict[str, object], path: Path) -> None:
         axes[0].invert_yaxis()
         axes[0].set_xscale("log")
         axes[0].axvline(1.0, color="black", linewidth=0.8)
-        axes[0].set_xlabel("forward + backward, multiples of the unavoidable products")
+        axes[0].set_xlabel("forward + backward, multiples of the block's own projections")
         axes[0].legend()
     if isinstance(found := results.get("growth"), dict):
         for name, seconds in found["seconds"].items():

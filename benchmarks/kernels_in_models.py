@@ -5,6 +5,7 @@
 
 The kernels are switched off and on by PRIMAL_KERNELS in one run, on one model and one batch, in
 turn; the ratio is the median over the rounds. A step is forward, loss, backward and the optimiser.
+With one thread times are CPU time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from torch import nn
 
 import primal_attention as pa
 from primal_attention.bench.candidates import parse_candidate
-from primal_attention.bench.measure import interleaved, ratio
+from primal_attention.bench.measure import clock_of, interleaved, ratio
 from primal_attention.bench.settings import Settings
 from primal_attention.bench.steps import make_inputs, make_step
 from primal_attention.kernels.native.library import VARIABLE
@@ -96,7 +97,7 @@ def main() -> None:
         torch.manual_seed(0)
         step = MODELS[name]()
         steps = {"without": switched(step, "0"), "with": switched(step, "1")}
-        rounds = interleaved(steps, arguments.repeats, warm_up=2)
+        rounds = interleaved(steps, arguments.repeats, warm_up=2, clock=clock_of(arguments.threads))
         medians = [1e3 * statistics.median(rounds[kind]) for kind in ("without", "with")]
         gain = ratio(rounds["without"], rounds["with"])
         print(f"| {name} | {medians[0]:.1f} | {medians[1]:.1f} | {gain:.2f} |", flush=True)

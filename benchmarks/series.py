@@ -6,8 +6,8 @@
 Needs aeon for the classifiers beside ours. Training sets are fitted as they are and test sets are
 used once, with the defaults of every classifier. aeon's take series of one length: shorter ones are
 filled with zeros at their end. One thread; aeon's kernels are compiled before the clock starts.
-"best" and "fast" are PrimalFormerClassifier with that `ensemble`; "net" is the network on all cases
-inside "best", so it has no seconds of its own. Every line is written to
+"best" and "fast" are PrimalFormerClassifier with that `ensemble`; "net" is what it would be with
+`ensemble="net"`, taken from "best", so it has no seconds of its own. Every line is written to
 `benchmarks/results/series.jsonl` as soon as it is known, and what stands there is not done again.
 """
 
@@ -72,6 +72,7 @@ CLASSIFIERS: dict[str, Callable[[int], Any]] = {
 
 
 OURS = ("best", "fast")
+COLUMNS = ("best", "net", "fast", "MultiRocketHydra", "MiniRocket")
 
 
 def filled(s: SeriesSet, length: int) -> Any:
@@ -102,12 +103,9 @@ def measure(name: str, train: SeriesSet, test: SeriesSet, seed: int) -> list[dic
         return [key | {"accuracy": float((answers == test.labels).mean())} | seconds]
     rows = [key | judged(answers, test) | seconds]
     if name == "best":
-        rows[0]["share"] = classifier.mixture_["nets"]
+        rows[0]["mixture"] = classifier.mixture_
         alone = copy.copy(classifier)
-        nets = classifier.ensemble_.nets[:1]
-        alone.ensemble_ = dataclasses.replace(
-            classifier.ensemble_, nets=nets, frozen=None, temperature=1.0, share=1.0
-        )
+        alone.ensemble_ = dataclasses.replace(classifier.ensemble_, frozen=None)
         rows.append(key | {"classifier": "net"} | judged(alone.predict_proba(X_test), test))
     return rows
 
@@ -128,24 +126,35 @@ def warm_up(names: list[str]) -> None:
                 CLASSIFIERS[name](0).fit(X, y).predict(X)
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Means over seeds with their 95 % intervals, as Markdown."""
-    lines = ["| set | classifier | seeds | accuracy | log-loss | fit, s | predict, s |"]
-    lines.append("|---|---|---|---|---|---|---|")
+def tables(rows: list[dict[str, Any]]) -> str:
+    """Means over seeds with 95 % intervals and the number of seeds, sets by classifiers, as
+    Markdown: accuracy in %, log-loss, processor seconds to fit and to predict."""
+    names = list(dict.fromkeys([*COLUMNS, *(row["classifier"] for row in rows)]))
+    names = [name for name in names if any(row["classifier"] == name for row in rows)]
+    sets = [name for name in SETS if any(row["set"] == name for row in rows)]
 
-    def mean(mine: list[dict[str, Any]], key: str, form: str) -> str:
-        found = [row[key] for row in mine if key in row]
-        return format(float(np.mean(found)), form) if found else ""
+    def cell(name: str, of: str, key: str, factor: float, form: str) -> str:
+        mine = [row for row in rows if (row["set"], row["classifier"]) == (name, of)]
+        found = [factor * row[key] for row in mine if key in row]
+        if not found:
+            return ""
+        middle, _, interval = mean_interval(found)
+        within = "" if interval is None else f" ± {interval[1] - middle:{form}}"
+        return f"{middle:{form}}{within} ({len(found)})"
 
-    for key in sorted({(row["set"], row["classifier"]) for row in rows}):
-        mine = [row for row in rows if (row["set"], row["classifier"]) == key]
-        middle, _, interval = mean_interval([100 * row["accuracy"] for row in mine])
-        within = "" if interval is None else f" ± {interval[1] - middle:.1f}"
-        lines.append(
-            f"| {key[0]} | {key[1]} | {len(mine)} | {middle:.1f}{within} | "
-            f"{mean(mine, 'log_loss', '.3f')} | {mean(mine, 'fit', '.1f')} | "
-            f"{mean(mine, 'predict', '.1f')} |"
-        )
+    lines = []
+    for title, key, factor, form in (
+        ("accuracy, %", "accuracy", 100.0, ".1f"),
+        ("log-loss", "log_loss", 1.0, ".3f"),
+        ("seconds to fit", "fit", 1.0, ".1f"),
+        ("seconds to predict", "predict", 1.0, ".1f"),
+    ):
+        own = [n for n in names if any(key in r for r in rows if r["classifier"] == n)]
+        lines += ["", f"| {title} | {' | '.join(own)} |", "|---" * (len(own) + 1) + "|"]
+        lines += [
+            f"| {name} | {' | '.join(cell(name, of, key, factor, form) for of in own)} |"
+            for name in sets
+        ]
     return "\n".join(lines)
 
 
@@ -178,7 +187,7 @@ def main() -> None:
                 print(json.dumps(row), flush=True)
                 with arguments.output.open("a") as file:
                     file.write(json.dumps(row) + "\n")
-    print(table(rows))
+    print(tables(rows))
 
 
 if __name__ == "__main__":

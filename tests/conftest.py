@@ -3,8 +3,10 @@
 import csv
 import gc
 import math
+import multiprocessing
 import os
 import random
+import runpy
 from pathlib import Path
 
 import pytest
@@ -63,3 +65,23 @@ def own_run(sensors: Path) -> Path:
     where = {"data": str(sensors), "target": "state", "id": "machine", "time": "at"}
     config = settings_for("", ("primal",), **where, **SMALL)
     return train(config, root=sensors.parent / "runs", name="sensors").run
+
+
+# -- runs that can be killed -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def start():
+    """Starts a real process that trains or resumes a run; it can be killed."""
+    context = multiprocessing.get_context("forkserver")
+    # the server has everything imported but never computed, so its forks start at once
+    context.set_forkserver_preload(["primal_attention.train.session", "primal_attention.train"])
+    script = Path(__file__).parent / "train" / "tiny_task.py"
+
+    def begin(run, changes=None, kill_at=None):
+        given = {"RUN": str(run), "CHANGES": changes or {}, "KILL_AT": kill_at}
+        process = context.Process(target=runpy.run_path, args=(str(script), given, "__main__"))
+        process.start()
+        return process
+
+    return begin

@@ -17,6 +17,7 @@ from primal_attention.grammar import (
     show_number,
     show_options,
     show_value,
+    split_commas,
 )
 
 
@@ -86,6 +87,19 @@ def test_seeds():
 def test_wrong_seeds(text):
     with pytest.raises(ValueError, match="--seeds is"):
         parse_seeds(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", [""]),
+        ("a,b", ["a", "b"]),
+        ("a=[1,2],b,c=[3],[]", ["a=[1,2]", "b", "c=[3]", "[]"]),
+        ("[1,2],[3,4]", ["[1,2]", "[3,4]"]),
+    ],
+)
+def test_commas_in_a_list_divide_nothing(text, parts):
+    assert split_commas(text) == parts
 
 
 def test_options_of_attentions():

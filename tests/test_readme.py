@@ -37,6 +37,7 @@ def test_there_are_commands() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_commands_run(tmp_path: Path) -> None:
     for command in COMMANDS:
         run = next(iter(sorted(tmp_path.glob("runs/*"))), None)
@@ -46,7 +47,7 @@ def test_commands_run(tmp_path: Path) -> None:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=1200,
         )
         assert done.returncode == 0, (command, done.stderr)
         assert done.stdout.strip()

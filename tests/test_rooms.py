@@ -10,8 +10,8 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "primal_attention"
 # from the top; modules beside the rooms stand below those that use them
 ORDER = (
-    "__main__", "__init__", "cli", "serve", "report", "reproduce", "bench", "train", "tasks",
-    "models", "convert", "analysis", "adapters", "attention", "kernels", "theory", "runs",
+    "__main__", "__init__", "aeon", "cli", "serve", "report", "reproduce", "bench", "train",
+    "tasks", "models", "convert", "analysis", "adapters", "attention", "kernels", "theory", "runs",
     "distributed", "plugins", "grammar", "names", "version",
 )  # fmt: skip
 NAMES = frozenset(path.stem for path in PACKAGE.iterdir() if not path.name.startswith("__py"))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from . import aeon as aeon
     from . import distributed as distributed
     from .analysis import attention_flow as attention_flow
     from .analysis import attention_graph as attention_graph
@@ -101,8 +102,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "distributed":
-        return import_module(".distributed", __name__)
+    if name in ("aeon", "distributed"):
+        return import_module(f".{name}", __name__)
     if name == "__all__":
         return sorted({*_HOMES, *_attentions()} - {*_EXTRAS})
     home = _HOMES.get(name)
@@ -115,7 +116,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_attentions(), "distributed"})
+    return sorted({*globals(), *_HOMES, *_attentions(), "aeon", "distributed"})
 
 
 def _attentions() -> list[str]:

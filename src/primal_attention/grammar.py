@@ -39,6 +39,11 @@ def show_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def split_commas(text: str) -> list[str]:
+    """The parts between commas; those inside of a list, as in `grid=[8,8]`, divide nothing."""
+    return re.split(r",(?![^\[\]]*\])", text)
+
+
 def parse_options(texts: Iterable[str]) -> Options:
     """Options of attentions by attention, each `performer.features=128`."""
     found: Options = {}

@@ -216,6 +216,16 @@ def test_no_random_number_is_drawn():
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_a_grid_has_one_length():
+    own = {"width": 16, "heads": 2, "options": {"grid": [8, 8]}}
+    assert layer_cost("lka", 64, **own).flops > 0
+    assert largest_length("lka", 2**30, **own) == 64
+    assert largest_length("lka", 1, **own) == 0
+    assert crossing("lka", **own) in (64, None)
+    with pytest.raises(ValueError, match=r"the length is 65; expected 8 \* 8, as the grid"):
+        layer_cost("lka", 65, **own)
+
+
 def test_coverage_is_the_layers():
     def found(name, length, **options):
         return layer_cost(name, length, width=64, heads=2, rank=20, options=options).coverage

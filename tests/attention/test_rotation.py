@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import primal_attention as pa
-from primal_attention.attention.rotation import Rotation
+from primal_attention.attention.rotation import Rotation, by_head
 
 F64 = torch.float64
 KINDS = {
@@ -15,10 +15,11 @@ KINDS = {
     "softmax": ("softmax", {}),
 }
 W = torch.tensor([2.0, 0.3], dtype=F64)
+BY_HEAD = by_head(torch.tensor([5.0, 2.0, 0.3, 0.1], dtype=F64), 2)
 
 
-def rotation(times):
-    return Rotation.of(times, W)
+def rotation(times, w=BY_HEAD):
+    return Rotation.of(times, w)
 
 
 def build(kind, **options):
@@ -40,15 +41,25 @@ either = pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
 
 def test_a_rotation_keeps_lengths_and_knows_differences_alone():
     x, times = draw()
-    turned = rotation(times).turn(x)
+    turned = rotation(times, W).turn(x)
     torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1))
     torch.testing.assert_close(turned[..., 4:], x[..., 4:])  # two pairs are turned
-    later = rotation(times + 86400.0).turn(x)
+    later = rotation(times + 86400.0, W).turn(x)
     torch.testing.assert_close(turned @ turned.mT, later @ later.mT, rtol=0, atol=1e-6)
     times = times - 1.5e9
-    turned = rotation(times).turn(x)
+    turned = rotation(times, W).turn(x)
     complex_ = torch.complex(x[..., :2], x[..., 2:4]) * torch.exp(1j * W * times.unsqueeze(-1))
     torch.testing.assert_close(turned[..., :4], torch.cat([complex_.real, complex_.imag], -1))
+
+
+def test_heads_may_have_frequencies_of_their_own():
+    x, times = draw()
+    heads = x.unflatten(-1, (2, 4)).transpose(1, 2)
+    turned = rotation(times).turn(heads)
+    assert BY_HEAD.tolist() == [[5.0, 0.3], [2.0, 0.1]]
+    for h in range(2):
+        alone = rotation(times, BY_HEAD[h]).turn(heads[:, h])
+        torch.testing.assert_close(turned[:, h], alone)
 
 
 @every
@@ -141,9 +152,9 @@ def test_the_objective_sees_the_rotation():
     layer = build("primal-cosine", causal=True).train()
     x, times = draw()
     layer(x, rotation=rotation(times))
-    turned = float(pa.ksvd_loss(layer))
+    turned = float(pa.ksvd_loss(layer).detach())
     layer(x)
-    assert turned != pytest.approx(float(pa.ksvd_loss(layer)))
+    assert turned != pytest.approx(float(pa.ksvd_loss(layer).detach()))
 
 
 def test_who_knows_no_times_says_so():
@@ -154,5 +165,5 @@ def test_who_knows_no_times_says_so():
         pa.make_attention("performer", 8, 2, dtype=F64)(x, rotation=rotation(times))
     with pytest.raises(ValueError, match="expected self-attention"):
         build("softmax")(x, x + 1, rotation=rotation(times))
-    with pytest.raises(ValueError, match=r"rotation.cos has shape \(2, 3, 2\)"):
+    with pytest.raises(ValueError, match=r"rotation.cos has shape \(2, 2, 3, 2\)"):
         build("linear")(x, rotation=rotation(times[:, :3]))

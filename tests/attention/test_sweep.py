@@ -47,11 +47,13 @@ VARIANTS: dict[str, list[Variant]] = {
     "primal": [
         Variant({"rank": 4, "weights": "data", "anchors": 6}, refuses_causal=True),
         Variant({"rank": 4, "weights": "data", "anchors": 6, "anchor_rule": "mean"}, True),
+        Variant({"rank": 4, "weights": "data", "anchors": 6, "anchor_rule": "learned"}, True),
         Variant({"rank": 4, "weights": "free"}),
         Variant({"rank": 4, "weights": "tied"}),
         Variant({"rank": 4, "weights": "tied", "feature_map": "cosine"}),
         Variant({"rank": 4, "weights": "free", "feature_map": "exp"}),
         Variant({"rank": 4, "weights": "tied", "feature_map": "exp"}),
+        Variant({"rank": 4, "weights": "tied", "feature_map": "gaussian"}),
     ],
     "soft": [Variant({"landmarks": 4})],
 }

@@ -31,6 +31,11 @@ def test_words_and_values():
     assert dict(parse_candidate("softmax:bias=false").options) == {"bias": False}
     assert dict(parse_candidate("primal:anchors=none").options) == {"anchors": None}
     assert dict(parse_candidate("primal:mean").options) == {"anchor_rule": "mean"}
+    lists = parse_candidates("lka:grid=[8,8],reach=3,softmax,lka:grid=[4, 16]")
+    assert [dict(one.options) for one in lists] == [
+        {"grid": (8, 8), "reach": 3}, {}, {"grid": (4, 16)},
+    ]  # fmt: skip
+    assert len(set(lists)) == 3
 
 
 def test_one_attention_for_each_layer():

@@ -32,6 +32,13 @@ def test_the_table_has_all_attentions_and_says_where_they_cross(run):
         assert word in done.output
 
 
+def test_a_list_among_the_options(run):
+    for words in (["lka:grid=[8,8]"], ["lka", "--option", "lka.grid=[8,8]"]):
+        done = run("--lengths", "64", "--width", "16", "--heads", "2", "--attention", *words)
+        assert done.exit_code == 0, done.output
+        assert "N = 64" in done.output
+
+
 def test_json_is_the_model(run):
     from primal_attention.analysis import crossing, largest_length, layer_cost
 

@@ -86,3 +86,16 @@ def test_module_is_the_command():
     )
     assert done.returncode == 0
     assert done.stdout.startswith("primal-attention ")
+
+
+def test_the_shell_completes_without_torch():
+    """What a shell asks when a person presses the tabulator, with an import of torch forbidden."""
+    script = """
+import os, sys
+sys.modules["torch"] = None
+os.environ |= {"_PRIMAL_COMPLETE": "complete_bash", "COMP_WORDS": "primal tr", "COMP_CWORD": "1"}
+from primal_attention.cli import main
+main([])
+"""
+    done = python(script)
+    assert done.stdout.split() == ["train"], done.stderr

@@ -52,6 +52,12 @@ def test_quiet_says_nothing_but_the_result(primal, tiny):
     assert LABEL in done.out
 
 
+def test_a_rank_that_reduces_nothing_is_noted(primal, tiny):
+    note = "rank = 8 is not below the width of a head, 16 / 2: it reduces nothing."
+    assert note in primal(*tiny, "--rank", "8", "--name", "full").err
+    assert "reduces nothing" not in primal(*tiny, "--rank", "7", "--name", "low").err
+
+
 def test_seeds_give_mean_and_interval(primal, tiny):
     done = primal(*tiny, "--seeds", "0,2", "--name", "both", "-q")
     assert done.code == 0, done.err

@@ -47,7 +47,7 @@ def test_auto_classes_open_it(saved):
     model, batch, folder = saved
     kind = {"local_files_only": True, "trust_remote_code": True}
     full = transformers.AutoModelForMaskedLM.from_pretrained(folder, **kind).eval()
-    assert type(full).__module__.startswith("transformers_modules.")
+    assert any(name.endswith(".modeling_primal") for name in sys.modules)
     torch.testing.assert_close(full(**batch).logits, model(**batch).logits)
     base = transformers.AutoModel.from_pretrained(folder, **kind).eval()
     hidden = base(**batch).last_hidden_state

@@ -13,10 +13,20 @@ from primal_attention.attention import registry
 
 from . import pages
 
-BLOCKS = [(page, number) for page in pages.PAGES for number in range(len(pages.code(page)))]
+TUTORIALS = [page for page in pages.PAGES if page.startswith("tutorials/")]
+BLOCKS = [
+    (page, number)
+    for page in pages.PAGES
+    if page not in TUTORIALS
+    for number in range(len(pages.code(page)))
+]
 NEEDS = {
     "KernelSVD": "sklearn",
     "PrimalFormerClassifier": "sklearn",
+    "PrimalTableRegressor": "sklearn",
+    "PrimalBagClassifier": "sklearn",
+    "Reranker": "sklearn",
+    "SparseKernelClassifier": "sklearn",
     "RunConfig": "lightning_fabric",
 }
 
@@ -56,6 +66,23 @@ def test_block_runs(page, number, capsys):
     exec(compile(block, f"{page}, block {number + 1}", "exec"), {"__name__": "block"})
     printed = capsys.readouterr().out
     assert printed == OUTPUT.get((page, number), printed)
+
+
+QUICK = ("tutorials/convert.md",)
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=() if p in QUICK else pytest.mark.slow) for p in TUTORIALS],
+)
+def test_a_tutorial_runs_from_its_first_block_to_its_last(page):
+    pytest.importorskip("lightning_fabric")
+    blocks = pages.code(page)
+    assert len(blocks) >= 3
+    names = {"__name__": "tutorial"}
+    for number, block in enumerate(blocks):
+        exec(compile(block, f"{page}, block {number + 1}", "exec"), names)
 
 
 @pytest.mark.parametrize("page", [page for page in pages.PAGES if pages.commands(page)])

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from primal_attention.models.heads import FlattenHead, MeanHead, MLPHead
+from primal_attention.models.heads import AttentionHead, FlattenHead, MeanHead, MLPHead
 from primal_attention.models.packing import pack
 
 MASK = torch.tensor([[False, False, True, True], [False] * 3 + [True], [True] * 4])
@@ -91,3 +91,21 @@ def test_flatten_drops_in_training(x):
     assert not torch.equal(head(*pack(x, None)), head(*pack(x, None)))
     head.eval()
     assert torch.equal(head(*pack(x, None)), head(*pack(x, None)))
+
+
+def test_gated_pooling_by_hand():
+    torch.manual_seed(0)
+    head = AttentionHead(4, 2).double()
+    rows = torch.randn(2, 3, 4, dtype=torch.float64)
+    padding = torch.tensor([[False, False, True], [False, False, False]])
+    packed, packing = pack(rows, padding)
+    weights = head.weights(packed, packing)
+    for i, n in enumerate((2, 3)):
+        h = rows[i, :n]
+        gated = torch.tanh(head.content(h)) * torch.sigmoid(head.gate(h))
+        a = (gated @ head.score.weight[0]).softmax(0)
+        assert_close(weights[i, :n], a)
+        assert_close(head(packed, packing)[i], head.output(a @ h))
+    assert weights[0, 2] == 0
+    empty, nothing = pack(rows, torch.ones(2, 3, dtype=torch.bool))
+    assert_close(head(empty, nothing), head.output.bias.expand(2, 2))

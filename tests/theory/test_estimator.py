@@ -242,3 +242,24 @@ def test_missing_scikit_learn_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(ModuleNotFoundError, match=r"install 'primal-attention\[train\]'"):
         importlib.import_module("primal_attention.theory.estimator")
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly"])
+def test_learned_landmarks_are_better_than_random_ones(kernel):
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((200, 4)), rng.standard_normal((150, 4))
+    options = {"kernel": kernel, "n_landmarks": 12, "random_state": 0}
+    random = KernelSVD(6, **options).fit(X, Z=Z)
+    learned = KernelSVD(6, landmarks="learned", **options).fit(X, Z=Z)
+    assert learned.nystrom_error_ < random.nystrom_error_
+    assert learned.left_vectors_.shape == (200, 6)
+    e = learned.left_vectors_ * learned.singular_values_
+    np.testing.assert_allclose(learned.transform(X), e, atol=1e-6 * np.abs(e).max())
+
+
+def test_landmarks_that_cannot_be_learned_are_refused():
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    with pytest.raises(ValueError, match=r'landmarks is "learned" with kernel .sne.; expected'):
+        KernelSVD(kernel="sne", landmarks="learned", n_landmarks=5).fit(X)
+    with pytest.raises(ValueError, match="expected n_landmarks, how many"):
+        KernelSVD(kernel="rbf", landmarks="learned").fit(X)

@@ -2,8 +2,6 @@
 
 import importlib.util
 import json
-import multiprocessing
-import runpy
 from pathlib import Path
 
 import pytest
@@ -47,22 +45,6 @@ def undisturbed(tmp_path_factory):
     run = train(RunConfig(**tiny.SETTINGS), root=tmp_path_factory.mktemp("runs")).run
     del tasks._tasks[tiny.NAME]  # made before the fixture `task`, which would keep it
     return run
-
-
-@pytest.fixture
-def start():
-    """Starts a real process that trains or resumes a run; it can be killed."""
-    context = multiprocessing.get_context("forkserver")
-    # the server has everything imported but never computed, so its forks start at once
-    context.set_forkserver_preload(["primal_attention.train.session", "primal_attention.train"])
-
-    def begin(run, changes=None, kill_at=None):
-        given = {"RUN": str(run), "CHANGES": changes or {}, "KILL_AT": kill_at}
-        process = context.Process(target=runpy.run_path, args=(str(TINY), given, "__main__"))
-        process.start()
-        return process
-
-    return begin
 
 
 class StopAt(Observer):

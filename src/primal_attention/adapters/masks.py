@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..kernels.graphs import is_exporting
+
 # exp(-10,000) is zero in every floating type: libraries write -1e4, the smallest number or -inf
 HIDDEN = -1e4
 
@@ -117,5 +119,5 @@ def require(fine: Tensor, message: str) -> None:
     if not torch.compiler.is_compiling():
         if not bool(fine):
             raise ValueError(message)
-    elif not torch.compiler.is_exporting():  # a compiled graph can only check while it runs
+    elif not is_exporting():  # a compiled graph can only check while it runs
         torch._assert_async(fine, message)

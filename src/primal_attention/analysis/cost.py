@@ -7,6 +7,7 @@ what training keeps against what autograd saves.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -82,8 +83,9 @@ def layer_cost(
     if not info.any_length:
         given.setdefault("max_length", length)
     for name, value in given.items():
+        given[name] = value = tuple(value) if isinstance(value, list) else value
         if not isinstance(value, Hashable):
-            raise ValueError(f"{name} is {value!r}; expected a number, a word or None")
+            raise ValueError(f"{name} is {value!r}; expected a number, a word, a list or None")
     layer = _layer(info, width, heads, tuple(given.items()))
     flops, kept, working = layer.cost(length, batch_size, **flags)
     parameters = sum(p.numel() for p in layer.parameters())
@@ -138,7 +140,7 @@ def crossing(
         rival = layer_cost("softmax", length, options=matrix, **sizes)
         return bool(getattr(own, quantity) < getattr(rival, quantity))
 
-    return first_length(cheaper, shortest, longest)
+    return first_length(cheaper, *possible_lengths(options, shortest, longest))
 
 
 def largest_length(
@@ -155,8 +157,17 @@ def largest_length(
         cost = layer_cost(attention, length, options=options, **sizes)
         return (cost.training_memory if training else cost.memory) > memory
 
-    first = first_length(too_large, 1, LONGEST)
-    return LONGEST if first is None else first - 1
+    low, high = possible_lengths(options)
+    first = first_length(too_large, low, high)
+    return high if first is None else first - 1 if first > low else 0
+
+
+def possible_lengths(
+    options: Mapping[str, Any] | None, shortest: int = 1, longest: int = LONGEST
+) -> tuple[int, int]:
+    """The shortest and the longest; of positions that are the cells of a ``grid`` there is one."""
+    grid = (options or {}).get("grid")
+    return (shortest, longest) if grid is None else (math.prod(grid), math.prod(grid))
 
 
 def first_length(holds: Callable[[int], bool], low: int, high: int) -> int | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .cost import LONGEST, Cost, first_length, layer_cost
+from .cost import Cost, first_length, layer_cost, possible_lengths
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def predicted_crossing(
         own = layer_cost(attention, length, options=options, **sizes)
         return machine.seconds(own) < machine.seconds(layer_cost("softmax", length, **sizes))
 
-    return first_length(faster, 1, LONGEST)
+    return first_length(faster, *possible_lengths(options))
 
 
 def measured_crossing(

@@ -138,7 +138,8 @@ class Attention(nn.Module):
             )
         if not call.is_self:
             raise ValueError("a rotation was given with a key; expected self-attention")
-        rotation.check(*call.x.shape[:2], self.head_dim)
+        batch, length, _ = call.x.shape
+        rotation.check(batch, self.num_heads, length, self.head_dim)
         return call._replace(rotation=rotation)
 
     def _mask_shape(self, call: Sequences) -> tuple[int, int, int]:

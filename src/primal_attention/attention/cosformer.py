@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..kernels.graphs import is_exporting
 from ..kernels.ordering import positions
 from .base import check_positive
 from .factored import FactoredAttention, Factors, LinearState, inner_products, inverse
@@ -108,7 +109,7 @@ class CosformerAttention(FactoredAttention):
 
 def _check_length(length: Tensor, longest: int) -> None:
     if torch.compiler.is_compiling():  # a graph can only check while it runs, an exported one not
-        if not torch.compiler.is_exporting():
+        if not is_exporting():
             torch._assert_async((length <= longest).all(), "a sequence is longer than max_length")
     elif length.numel() and (found := int(length.max())) > longest:
         raise ValueError(

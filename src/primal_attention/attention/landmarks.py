@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..kernels.graphs import is_exporting
+
 
 class Landmarks:
     """A division of the n valid positions of each sequence into runs, as equal as can be.
@@ -26,7 +28,7 @@ class Landmarks:
         self.length = length
         self.empty: Tensor | None = None  # (B, m), True where a landmark stands for nothing
         self.single: Tensor | None = None  # (B,), True where each valid position is a landmark
-        if ignore is None and not self.all_single and torch.compiler.is_exporting():
+        if ignore is None and not self.all_single and is_exporting():
             # in whole runs the size of a run would be that of one length
             ignore = torch.zeros(1, length, dtype=torch.bool, device=device)
         if ignore is not None:

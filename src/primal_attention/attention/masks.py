@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..kernels.graphs import is_exporting
+
 
 def expect_tensor(name: str, given: object, shape: str) -> None:
     """Raise unless an argument is a tensor."""
@@ -51,7 +53,7 @@ def _expect_all(fine: Tensor, mask: Tensor) -> None:
         if not bool(fine.all()):
             odd = mask[~fine][0].item()
             raise ValueError(f"key_padding_mask holds {odd}; {expected}")
-    elif not torch.compiler.is_exporting():  # a compiled graph can only check while it runs
+    elif not is_exporting():  # a compiled graph can only check while it runs
         torch._assert_async(fine.all(), f"key_padding_mask holds another number; {expected}")
 
 

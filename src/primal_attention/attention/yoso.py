@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..kernels.graphs import is_exporting
 from ..theory.precision import widen, without_autocast
 from .base import check_positive
 from .cost import Terms
@@ -90,7 +91,7 @@ class YosoAttention(MixingAttention):
 def _plainly() -> bool:
     """Without blocks: their number would fix the length of an exported graph, and function
     transforms (torch.func) differentiate the plain operations."""
-    return torch.compiler.is_exporting() or torch._C._are_functorch_transforms_active()
+    return is_exporting() or torch._C._are_functorch_transforms_active()
 
 
 class _Collisions(torch.autograd.Function):

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ..attention import AttentionInfo, attention_info, available_attentions, make_attention
-from ..grammar import parse_value, show_value
+from ..grammar import parse_value, show_value, split_commas
 from ..models.options import attention_settings
 from ..names import check_choice, unknown
 from .blocks import Floor, MaterialisedSoftmax
@@ -75,7 +75,7 @@ def parse_candidates(text: str) -> tuple[Candidate, ...]:
     a model, first layer first: `softmax+primal:data,rank=30` is Primal.+Trans.
     """
     groups: list[str] = []
-    for part in text.split(","):
+    for part in split_commas(text):
         part = part.strip()
         if groups and re.match(r"\w+=", part):
             groups[-1] += f",{part}"
@@ -99,7 +99,7 @@ def parse_candidate(text: str) -> Candidate:
         known = (*available_attentions(), *EXTRAS)
         raise ValueError(unknown("attention", name, known))
     info = attention_info(name)
-    options = dict(_option(info, part) for part in rest.split(",")) if rest else {}
+    options = dict(_option(info, part) for part in split_commas(rest)) if rest else {}
     return Candidate(text, name, tuple(options.items()))
 
 
@@ -151,7 +151,8 @@ def _option(info: AttentionInfo, text: str) -> tuple[str, Any]:
         known = sorted(option for option in info.options if option not in MODEL_OPTIONS)
         if name not in known:
             raise ValueError(unknown(f"option of attention {info.name!r}:", name, known))
-        return name, parse_value(value)
+        found = parse_value(value)
+        return name, tuple(found) if isinstance(found, list) else found
     words: dict[str, tuple[str, Any]] = {
         word: (option, word) for option, choices in _choices(info).items() for word in choices
     }

@@ -15,6 +15,13 @@ from pathlib import Path
 import torch
 
 STATUS = Path("/proc/self/status")
+Clock = Callable[[], float]
+
+
+def clock_of(threads: int, device: str = "cpu") -> Clock:
+    """The CPU time of this process where one thread of a CPU does all the work: what other programs
+    take of the machine is not in it. Otherwise the time that passes."""
+    return time.process_time if threads == 1 and device == "cpu" else time.perf_counter
 
 
 def interleaved(
@@ -24,28 +31,29 @@ def interleaved(
     *,
     least: float = 0.0,
     before_round: Callable[[int], None] = lambda number: None,
+    clock: Clock = time.perf_counter,
 ) -> dict[str, list[float]]:
     """Seconds of every repeat of every step; all steps take their turn in each round, there and
     back. A step that is shorter than `least` seconds is repeated within its turn to fill them."""
     calls = {}
     for name, step in steps.items():
-        seconds = min(timed(step) for _ in range(max(1, warm_up)))
+        seconds = min(timed(step, clock=clock) for _ in range(max(1, warm_up)))
         calls[name] = max(1, min(100, math.ceil(least / max(seconds, 1e-9))))
     found: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(repeats):
         before_round(number)
         turn = list(steps.items())
         for name, step in turn[:: 1 if number % 2 else -1]:
-            found[name].append(timed(step, calls[name]))
+            found[name].append(timed(step, calls[name], clock))
     return found
 
 
-def timed(step: Callable[[], object], calls: int = 1) -> float:
+def timed(step: Callable[[], object], calls: int = 1, clock: Clock = time.perf_counter) -> float:
     """Seconds of one call, the mean of several."""
-    start = time.perf_counter()
+    start = clock()
     for _ in range(calls):
         step()
-    return (time.perf_counter() - start) / calls
+    return (clock() - start) / calls
 
 
 @contextmanager

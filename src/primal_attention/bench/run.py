@@ -13,7 +13,7 @@ from ..runs.folder import create_folder, locked
 from ..train.environment import environment
 from .candidates import FLOOR, MATERIALISED, SOFTMAX, Candidate, parse_candidate
 from .growth import forecast
-from .measure import free_megabytes, interleaved, ratio, threads
+from .measure import clock_of, free_megabytes, interleaved, ratio, threads
 from .memory import MemoryMeter, NotMeasured, one_line
 from .plan import Plan, Watch
 from .results import FILE, Cell, Growing, Results, read_results
@@ -146,6 +146,7 @@ class _Bench:
         rounds = interleaved(
             steps, repeats, WARM_UP - 1, least=TURN_SECONDS,
             before_round=lambda i: self._working(length, f"round {i + 1} of {repeats}"),
+            clock=clock_of(self.settings.threads, self.settings.device),
         )  # fmt: skip
         self.done += len(ready)
         for candidate, megabytes in ready.items():

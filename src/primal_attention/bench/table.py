@@ -12,7 +12,7 @@ from .results import GROWING, Cell, Results, short
 FIELDS = {"seconds": 1e3, "over_floor": 1.0, "over_softmax": 1.0, "peak_mb": 1.0}
 TITLES = {
     "seconds": "Time, ms",
-    "over_floor": "Time in multiples of the floor (the unavoidable matrix products)",
+    "over_floor": "Time in multiples of the floor (the block's own projections)",
     "over_softmax": "Time in multiples of softmax",
     "peak_mb": "Peak memory above inputs and parameters, MB",
 }
@@ -57,14 +57,19 @@ def summary(results: Results) -> Summary:
     return Summary(
         title=results.settings.title,
         command=results.command,
-        about=f"{machine(results)} Times are medians over {results.settings.repeats} interleaved "
-        "rounds, ratios medians of those within a round; every memory figure is from a process of "
-        "its own. The exponent of growth is fitted over the upper half of the lengths.",
+        about=f"{machine(results)} {_times(results)} medians over {results.settings.repeats} "
+        "interleaved rounds, ratios medians of those within a round; every memory figure is from a "
+        "process of its own. The exponent of growth is fitted over the upper half of the lengths.",
         tables={title: quantity_table(results, quantity) for quantity, title in TITLES.items()},
         missing=reasons(results),
         document=results.to_dict(),
         measured=any(cell.status == "measured" for cell in results.cells.values()),
     )
+
+
+def _times(results: Results) -> str:
+    alone = results.settings.threads == 1 and results.settings.device == "cpu"
+    return "Times are CPU time," if alone else "Times are"
 
 
 def quantity_table(results: Results, quantity: str) -> list[list[str]]:

@@ -33,6 +33,7 @@ from .options import (
     AsJson,
     DataDir,
     Layers,
+    Log,
     Option,
     Protocol,
     Quiet,
@@ -46,7 +47,6 @@ app = typer.Typer(
     name="primal",
     help="Primal-Attention: train models with linear attention and know how good they are.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
 )
 
@@ -99,6 +99,7 @@ def train(
         str | None, typer.Option(help="Name of the run folder.", show_default="task and attention")
     ] = None,
     data_dir: DataDir = None,
+    log: Log = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
     **options: Any,
@@ -122,7 +123,7 @@ def train(
     config = resolve_words(
         task, attention, layers, recipe, protocol, data_dir, seed=seed or 0, **settings
     )
-    new_run(config, chosen, root=out, name=name, quiet=quiet, as_json=as_json)
+    new_run(config, chosen, root=out, name=name, log=log or "", quiet=quiet, as_json=as_json)
 
 
 @app.command()
@@ -133,13 +134,14 @@ def resume(
             metavar="RUN", exists=True, file_okay=False, help="The folder of a run, or of seeds."
         ),
     ],
+    log: Log = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Continue a run that was interrupted or killed; it ends as if it had never stopped."""
     from .runs import old_run
 
-    old_run(run, quiet=quiet, as_json=as_json)
+    old_run(run, log=log or "", quiet=quiet, as_json=as_json)
 
 
 @app.command("list")

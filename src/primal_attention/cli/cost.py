@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ..analysis import Shape
 
 PREDICTED, MEASURED = "1k:1M", "256,512,1k,2k,4k"
-RANK_NOTE = "rank = {rank} is not below the width of a head, {width} / {heads}: it reduces nothing."
 TITLES = {
     "flops": ("FLOPs of a forward", 1000, ""),
     "bytes": ("bytes moved by a forward", 1024, "B"),
@@ -146,7 +145,7 @@ def _show_shapes(shapes: list[Shape]) -> None:
 
 
 def _show(found: dict[str, Any], memory: str) -> None:
-    from .show import console, show_table
+    from .show import console, rank_note, show_table
 
     rows, sizes = found["attentions"], found["sizes"]
     heads = [f"N = {short(cost['length'])}" for cost in rows[0]["costs"]]
@@ -169,8 +168,8 @@ def _show(found: dict[str, Any], memory: str) -> None:
         ],
         lines,
     )  # fmt: skip
-    if sizes["rank"] >= sizes["width"] // sizes["heads"]:
-        console().print(RANK_NOTE.format(**sizes), highlight=False)
+    if note := rank_note(sizes["rank"], sizes["width"], sizes["heads"]):
+        console().print(note, highlight=False)
     if without := found.get("without_formula"):
         console().print(f"Without a cost formula: {', '.join(without)}.", highlight=False)
 

@@ -24,6 +24,10 @@ DataDir = Annotated[
         show_default="from the variable PRIMAL_ATTENTION_DATA",
     ),
 ]
+Log = Annotated[
+    str | None,
+    typer.Option(metavar="NAMES", help="Also log to: tensorboard, wandb, or both."),
+]
 Width = Annotated[int, typer.Option(help="Width of the model.")]
 Heads = Annotated[int, typer.Option(help="Attention heads of a layer.")]
 Option = Annotated[

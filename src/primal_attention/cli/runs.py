@@ -12,10 +12,11 @@ from ..runs.files import read_json
 from ..train import RunResult, SeedsResult, is_main_process, resume, train, train_seeds
 from ..train.config import EngineConfig, config_of
 from ..train.events import Observer
+from ..train.loggers import Several, make_loggers
 from . import FAILED, INTERRUPTED
 from .progress import Display, Watch
-from .settings import command_for
-from .show import console, show_json, show_rows
+from .settings import command_for, usage
+from .show import console, rank_note, show_json, show_rows
 
 Outcome = RunResult | SeedsResult
 
@@ -26,32 +27,39 @@ def new_run(
     *,
     root: Path,
     name: str | None,
+    log: str,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Train with one seed or with several, and print what came out."""
+    note = rank_note(config.rank, config.width, config.heads)
+    if note and "primal" in config.attention and not quiet and is_main_process():
+        console(stderr=True).print(note, highlight=False)
 
     def work(observer: Observer) -> Outcome:
         if seeds is None:
             return train(config, root=root, name=name, observer=observer)
         return train_seeds(config, seeds, root=root, name=name, observer=observer)
 
-    _finish(_watched(work, quiet, several=seeds is not None), as_json)
+    _finish(_watched(work, log, quiet, several=seeds is not None), as_json)
 
 
-def old_run(run: Path, *, quiet: bool, as_json: bool) -> None:
+def old_run(run: Path, *, log: str, quiet: bool, as_json: bool) -> None:
     """Continue a run, or print what came out if it is finished."""
     several = not (run / "config.json").exists()
-    _finish(_watched(lambda observer: resume(run, observer=observer), quiet, several), as_json)
+    _finish(_watched(lambda observer: resume(run, observer=observer), log, quiet, several), as_json)
 
 
-def _watched(work: Callable[[Observer], Outcome], quiet: bool, several: bool) -> Outcome:
-    """Run with progress on stderr; Ctrl-C ends with the command that continues."""
+def _watched(work: Callable[[Observer], Outcome], log: str, quiet: bool, several: bool) -> Outcome:
+    """Run with progress on stderr, and loggers by name; Ctrl-C ends with the command that
+    continues."""
     stderr, main = console(stderr=True), is_main_process()
+    with usage():
+        loggers = make_loggers(log) if main else []
     try:
         with Display(stderr, quiet=quiet or not main) as display:
             watch = Watch(display)
-            return work(watch)
+            return work(Several([watch, *loggers]) if loggers else watch)
     except KeyboardInterrupt:
         if watch.run is not None and main:
             command = ["primal", "resume", str(watch.run.parent if several else watch.run)]

@@ -8,7 +8,7 @@ import typer
 
 from .predict import Run
 
-EPILOG = "Example: primal serve runs/sensors-primal+primal-001, then open http://127.0.0.1:8000"
+EPILOG = "Example: primal serve runs/sensors-primal+primal-001 --port 8000"
 
 
 def serve(

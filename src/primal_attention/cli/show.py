@@ -26,6 +26,13 @@ def console(*, stderr: bool = False) -> Console:
     return found if found.is_terminal else Console(stderr=stderr, width=FILE_WIDTH)
 
 
+def rank_note(rank: int, width: int, heads: int) -> str:
+    """A sentence where the rank of primal layers is not below the width of a head; else nothing."""
+    if rank < width // heads:
+        return ""
+    return f"rank = {rank} is not below the width of a head, {width} / {heads}: it reduces nothing."
+
+
 def show_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 

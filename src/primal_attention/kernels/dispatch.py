@@ -20,6 +20,7 @@ from torch import Tensor
 from ..theory.features import Cosine, Elu, FeatureMap
 from . import passes
 from .folded import attend_folded, features_are_cheaper, fold_weights
+from .graphs import is_exporting
 from .maps import Maps as Maps
 from .native import library, operator, ops
 from .triton import switch
@@ -54,7 +55,7 @@ def choose_path(
     the layer, if the call is one that those kernels may serve."""
     # first: a graph with a dynamic length must not ask how long the sequence is
     if torch.compiler.is_compiling():
-        if not fast or native is None or torch.compiler.is_exporting():
+        if not fast or native is None or is_exporting():
             return "reference"
         known = _knows_native(x, dtype, feature_map, native)
         return "native" if known and operator.available() else "reference"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..attention.base import check_positive
-from ..attention.rotation import Rotation
+from ..attention.rotation import Rotation, by_head
 from ..names import check_choice
 from ..theory.time import BochnerTime, TimeScales
 from .causal import CausalLayer, check_causal, check_rotation, first_states, go_on
@@ -156,8 +156,9 @@ class EventModel(nn.Module):
         check_rotation(self.encoder, pairs)
         order = TimeScales(SHORTEST_POSITION, LONGEST_POSITION)
         self.by_time = by_time
-        by_order = [order.frequencies(pairs - by_time)] if pairs > by_time else []
-        start = torch.cat([torch.ones(by_time, dtype=torch.float64), *by_order])
+        start = torch.ones(heads, pairs, dtype=torch.float64)
+        if pairs > by_time:
+            start[:, by_time:] = by_head(order.frequencies(heads * (pairs - by_time)), heads)
         kind = {"device": device, "dtype": dtype or torch.get_default_dtype()}
         self.register_buffer("frequencies", start.to(**kind))
         for name in GapScales._fields:
@@ -170,7 +171,9 @@ class EventModel(nn.Module):
         for name, value in gaps._asdict().items():
             getattr(self, f"gap_{name}").fill_(value)
         if self.by_time:
-            self.frequencies[: self.by_time] = scales.frequencies(self.by_time)
+            heads = len(self.frequencies)
+            found = by_head(scales.frequencies(heads * self.by_time), heads)
+            self.frequencies[:, : self.by_time] = found
         for part in (self.embed_gap, self.embed_next):
             if part is not None:
                 part.waves.set_scales_(scales)
@@ -244,14 +247,14 @@ class EventModel(nn.Module):
         """Gaps with what stands for those of zero."""
         return gaps.clamp(min=float(self.gap_least))
 
-    def _rotation(self, elapsed: Tensor, events: int) -> Rotation | None:
+    def _rotation(self, elapsed: Tensor, events: int) -> Rotation:
         """By time and by order, of events at times (B, N) that come after so many others."""
         order = self._order(elapsed[:1], events)
-        by_order = Rotation.of(order, self.frequencies[self.by_time :])
-        by_order = Rotation(*(wave.expand(len(elapsed), -1, -1) for wave in by_order))
+        by_order = Rotation.of(order, self.frequencies[:, self.by_time :])
+        by_order = Rotation(*(wave.expand(len(elapsed), -1, -1, -1) for wave in by_order))
         if not self.by_time:
             return by_order
-        by_time = Rotation.of(elapsed, self.frequencies[: self.by_time])
+        by_time = Rotation.of(elapsed, self.frequencies[:, : self.by_time])
         both = zip(by_time, by_order, strict=True)
         return Rotation(*(torch.cat(waves, -1) for waves in both))
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..attention.base import check_positive
-from ..attention.rotation import Rotation
+from ..attention.rotation import Rotation, by_head
 from ..names import check_choice
 from ..theory.time import TimeScales
 from .causal import CausalLayer, check_causal, check_rotation, first_states, go_on
@@ -18,7 +18,7 @@ from .dropout import Dropout
 from .embedding import TokenEmbedding
 from .encoder import Activation, make_encoder
 from .packing import Packing
-from .positions import LearnedPositions, SinusoidalPositions
+from .positions import LearnedPositions, Positions, SinusoidalPositions
 
 PositionKind = Literal["rotary", "learned", "sinusoidal"]
 SHORTEST, LONGEST = 1.0, 1000.0  # distances that rotations tell apart
@@ -68,11 +68,12 @@ class LanguageModel(nn.Module):
         check_causal(attention, attention_options or {})
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         self.embed = TokenEmbedding(vocabulary, width, **place)
-        self.positions: nn.Module | None = None
-        if positions != "rotary":
-            kind = LearnedPositions if positions == "learned" else SinusoidalPositions
-            self.positions = kind(max_length, width, **place)
-        self.max_length, self.pairs = max_length, width // heads // 2
+        self.positions: Positions | None = None
+        if positions == "learned":
+            self.positions = LearnedPositions(max_length, width, **place)
+        elif positions == "sinusoidal":
+            self.positions = SinusoidalPositions(max_length, width, **place)
+        self.max_length, self.heads, self.pairs = max_length, heads, width // heads // 2
         self.dropout = Dropout(dropout)
         self.encoder = make_encoder(
             attention, attention_options, width=width, heads=heads, feedforward=feedforward,
@@ -92,7 +93,8 @@ class LanguageModel(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits (B, N, vocabulary) of the token after each of tokens (B, N)."""
         rows = self._embed(tokens, 0)
-        packing = Packing(*tokens.shape, rotation=self._rotation(tokens, 0))
+        batch, length = tokens.shape
+        packing = Packing(batch, length, rotation=self._rotation(tokens, 0))
         return self._predict(self.encoder(rows, packing))
 
     def init_memory(self, batch: int) -> LanguageMemory:
@@ -168,10 +170,11 @@ class LanguageModel(nn.Module):
         if self.positions is not None:
             return None
         like = self.embed.weight
-        frequencies = TimeScales(SHORTEST, LONGEST).frequencies(self.pairs).to(like)
+        found = TimeScales(SHORTEST, LONGEST).frequencies(self.heads * self.pairs)
+        frequencies = by_head(found, self.heads).to(like)
         order = torch.arange(tokens.shape[1], dtype=torch.float64, device=like.device) + before
         rotation = Rotation.of(order.unsqueeze(0), frequencies)
-        return Rotation(*(wave.expand(len(tokens), -1, -1) for wave in rotation))
+        return Rotation(*(wave.expand(len(tokens), -1, -1, -1) for wave in rotation))
 
     def _predict(self, rows: Tensor) -> Tensor:
         return F.linear(self.readout(rows), self.embed.weight, self.bias)

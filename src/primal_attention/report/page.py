@@ -11,6 +11,7 @@ import base64
 import hashlib
 import shlex
 from collections.abc import Iterable
+from dataclasses import replace
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -21,9 +22,11 @@ from .run_spectra import INPUTS
 from .sections.base import Section
 from .sections.bench import bench
 from .sections.calibration import calibration
+from .sections.conclusions import conclude
 from .sections.confusion import confusion
 from .sections.costs import costs
 from .sections.curves import curves
+from .sections.events import events
 from .sections.explain import explain
 from .sections.ksvd import ksvd
 from .sections.paper import paper
@@ -69,6 +72,7 @@ def page(sources: Sources, spectra: Spectra, title: str | None = None) -> str:
         verdict(sources),
         paper(sources),
         curves(sources),
+        events(sources),
         confusion(sources),
         calibration(sources),
         explain(sources),
@@ -79,7 +83,11 @@ def page(sources: Sources, spectra: Spectra, title: str | None = None) -> str:
         bench(sources),
         settings(sources),
     ]
-    sections = [section for section in found if section is not None]
+    sections = [
+        replace(section, lead=conclude(section.id, sources, spectra))
+        for section in found
+        if section is not None
+    ]
     return document(title or _title(sources), sections, sources.command)
 
 

@@ -1,8 +1,9 @@
-"""Settings that name the files of a run: `--data FILE`, and perhaps `--test FILE`."""
+"""Settings that name the files of a run, `--data FILE` and `--test FILE`, and what files say."""
 
 from __future__ import annotations
 
 import dataclasses
+import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,15 @@ class FileConfig(EngineConfig):
 
     def where(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in FILES if getattr(self, name) is not None}
+
+
+def read_utf8(path: Path) -> str:
+    """The text of a file, perhaps compressed with gzip."""
+    try:
+        content = path.read_bytes()
+        return (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
 
 
 def named_files(settings: FileConfig) -> dict[str, Path]:

@@ -44,7 +44,11 @@ class TransportTracker:
         now = torch.from_numpy(np.ascontiguousarray(rows))
         before = self.state.get(last)
         if before is None or before.shape != now.shape:
-            self.state |= {first: now, last: now.clone(), length: torch.zeros((), dtype=torch.float64)}
+            self.state |= {
+                first: now,
+                last: now.clone(),
+                length: torch.zeros((), dtype=torch.float64),
+            }
             return {"step": 0.0, "from_first": 0.0, "efficiency": None}
         step = squared_distance(before.numpy(), rows) ** 0.5
         away = squared_distance(self.state[first].numpy(), rows) ** 0.5

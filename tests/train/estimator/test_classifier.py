@@ -28,7 +28,7 @@ from .series import archive, cut, waves
 
 SMALL = {
     "ensemble": "net", "width": 16, "heads": 2, "feedforward": 16, "rank": 4, "steps": 6,
-    "epochs": 1, "groups": 2, "random_state": 0,
+    "epochs": 1, "folds": 0, "groups": 2, "random_state": 0,
 }  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def test_a_part_of_japanese_vowels_is_learned():
     (X, y), (X_test, y_test) = archive("JapaneseVowels")
     speakers = ["1", "2", "3"]
     mine, tested = np.isin(y, speakers), np.isin(y_test, speakers)
-    classifier = PrimalFormerClassifier(ensemble="net", steps=60, random_state=0)
+    classifier = PrimalFormerClassifier(ensemble="net", folds=0, steps=60, random_state=0)
     classifier.fit([X[i] for i in np.flatnonzero(mine)], y[mine])
     assert classifier.score([X_test[i] for i in np.flatnonzero(tested)], y_test[tested]) > 0.9
 
@@ -198,7 +198,9 @@ def test_missing_values_lie_on_the_line_between_their_neighbours():
         np.testing.assert_allclose(*found, rtol=1e-4)
     empty = X.copy()
     empty[:, 1] = np.nan  # a channel without any value
-    assert np.isfinite(small(ensemble="best", steps=2).fit(empty, y).predict_proba(empty)).all()
+    assert np.isfinite(
+        small(ensemble="best", folds=2, steps=2).fit(empty, y).predict_proba(empty)
+    ).all()
 
 
 @pytest.mark.parametrize(

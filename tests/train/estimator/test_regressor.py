@@ -25,13 +25,13 @@ def test_a_frequency_is_learned(kind, steps):
     regressor = PrimalFormerRegressor(ensemble=kind, steps=steps, lr=0.01, **SMALL)
     regressor.fit(*sines())
     assert regressor.score(*sines(seed=1)) > 0.8
-    if kind != "net":
+    if kind != "net":  # with so few steps
         assert np.corrcoef(regressor.left_out_, sines()[1])[0, 1] > 0.8
 
 
 def test_early_stopping():
     regressor = PrimalFormerRegressor(
-        ensemble="net", steps=8, early_stopping=True, patience=1, **SMALL
+        ensemble="net", folds=0, steps=8, early_stopping=True, patience=1, **SMALL
     )
     regressor.fit(*sines(20))
     assert {entry["split"] for entry in regressor.history_} == {"validation"}

@@ -1,6 +1,7 @@
 """A classifier in a folder: the same afterwards, and clear words about a wrong folder."""
 
 import copy
+import dataclasses
 import json
 import shutil
 
@@ -18,7 +19,7 @@ from primal_attention.train.estimator.folder import write_folder
 
 SMALL = {
     "ensemble": "net", "width": 8, "heads": 2, "feedforward": 8, "rank": 4, "steps": 2,
-    "epochs": 1, "groups": 2, "random_state": 0,
+    "epochs": 1, "folds": 0, "groups": 2, "random_state": 0,
 }  # fmt: skip
 RNG = np.random.default_rng(0)
 X = [RNG.standard_normal((2, n)) for n in (5, 8, 7, 3, 6, 4)]
@@ -70,11 +71,11 @@ def test_what_was_fitted_is_saved_whatever_was_set_since(classifier, changes, tm
 
 
 @pytest.mark.parametrize("kind", [PrimalFormerClassifier, PrimalFormerRegressor])
-@pytest.mark.parametrize("ensemble", ["fast", "best"])
+@pytest.mark.parametrize("ensemble", ["fast", "net", "best"])
 def test_whole_ensembles(kind, ensemble, tmp_path):
     series, y = X * 2, np.arange(12) % 2
     scale = {"normalise": "asinh"} if ensemble == "best" else {}
-    first = kind(**SMALL | {"ensemble": ensemble} | scale).fit(series, y)
+    first = kind(**SMALL | {"ensemble": ensemble, "folds": 3} | scale).fit(series, y)
     first.save(tmp_path / "saved")
     again = kind.load(tmp_path / "saved")
     np.testing.assert_array_equal(again.predict(series), first.predict(series))
@@ -116,6 +117,35 @@ def test_a_folder_of_an_earlier_version(has_run, tmp_path):
     again.save(tmp_path / "new")
     once_more = PrimalFormerClassifier.load(tmp_path / "new")
     np.testing.assert_array_equal(once_more.predict_proba(X), again.predict_proba(X))
+
+
+def test_a_folder_that_mixes_probabilities(tmp_path):
+    """Version 2: share * nets + (1 - share) * frozen, both of them probabilities."""
+    series, y = X * 2, np.arange(12) % 2
+    first = PrimalFormerClassifier(**SMALL | {"ensemble": "best", "folds": 2}).fit(series, y)
+    first.save(tmp_path / "saved")
+    config = tmp_path / "saved" / "config.json"
+    content = json.loads(config.read_text())
+    del content["factors"], content["parameters"]["folds"]
+    content |= {
+        "format": "primal_attention.PrimalFormerClassifier/2", "temperature": 2.0, "share": 0.3,
+    }  # fmt: skip
+    config.write_text(json.dumps(content))
+    again, parts = PrimalFormerClassifier.load(tmp_path / "saved"), []
+    for chosen in (
+        *({"nets": (net,), "frozen": None} for net in again.ensemble_.nets),
+        {"nets": ()},
+    ):
+        one = copy.deepcopy(first)
+        changes = {"temperature": 2.0, "share": None, **chosen}
+        one.ensemble_ = dataclasses.replace(again.ensemble_, **changes)
+        parts.append(one.predict_proba(series))
+    full, *folds, frozen = parts
+    expected = 0.3 * (0.5 * full + 0.5 * np.mean(folds, 0)) + 0.7 * frozen
+    np.testing.assert_allclose(again.predict_proba(series), expected, rtol=1e-10)
+    again.save(tmp_path / "new")
+    once_more = PrimalFormerClassifier.load(tmp_path / "new")
+    np.testing.assert_array_equal(once_more.predict_proba(series), again.predict_proba(series))
 
 
 def test_the_names_of_columns_are_kept(tmp_path):

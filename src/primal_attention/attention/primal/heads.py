@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ...kernels import reference
+from ...kernels.graphs import is_exporting
 from ...theory.features import make_feature_map
 from ...theory.ledger import Ledger
 from ...theory.precision import widen
@@ -106,7 +107,7 @@ class HeadsPrimalAttention(Readout):
         weight, bias = self.readout()
         weight = weight[:, : pairs.shape[-1]].to(value.dtype)
         heads = nn.functional.linear(pairs, weight, None if bias is None else bias.to(value.dtype))
-        if tied is not None and self.training and not torch.compiler.is_exporting():
+        if tied is not None and self.training and not is_exporting():
             terms = objective_terms(self, reference.energy(scores), tied)  # type: ignore[arg-type]
             count = valid_positions(query.transpose(1, 2), ignore)
             heads = self.ledger.record(heads, terms, count, count)

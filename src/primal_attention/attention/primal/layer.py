@@ -17,6 +17,7 @@ from ...distributed import WHOLE, WholeSequence, current_shards
 from ...kernels import decoding, dispatch, reference
 from ...kernels.anchors import anchor_weights, sampled_count
 from ...kernels.dispatch import Maps, Path, autocast_type, choose_path
+from ...kernels.graphs import is_exporting
 from ...kernels.reference import hide, hide_features
 from ...kernels.scan import running_mean
 from ...theory.entry import Count, Entry, Parts
@@ -256,7 +257,7 @@ class PrimalAttention(PrimalParameters, SummarisedContext):
             call = call._replace(x=x, y=x if call.is_self else call.y.to(dtype))
         with nullcontext() if cast is None else without_autocast(call.x.device):
             dropout = self.dropout if self.training else 0.0
-            record = record and not torch.compiler.is_exporting()
+            record = record and not is_exporting()
             if path == "native":
                 return self._native(call, state, dropout, record=record)
             run = Run(call, self.maps(dtype), path, shards, dropout, want_energy=record)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ...kernels import reference
 from ...kernels.dispatch import autocast_type
+from ...kernels.graphs import is_exporting
 from ...kernels.scan import running_mean
 from ...theory.features import make_feature_map
 from ...theory.precision import widen, without_autocast
@@ -97,7 +98,7 @@ class RotaryPrimalAttention(PrimalParameters):
                 scores, state = self._free(hidden, ignore, state)
             dropout = self.dropout if self.training else 0.0
             out = reference.output(scores, ignore, *output_map(self, x.dtype), dropout)
-            if self.training and not torch.compiler.is_exporting():
+            if self.training and not is_exporting():
                 terms = objective_terms(self, reference.energy(scores), tied)
                 count = valid_positions(x, ignore)
                 out = self.ledger.record(out, terms, count, count)

@@ -7,7 +7,7 @@ beforehand, so here it is the most that it can be.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, List  # noqa: UP035
 
 import torch
 from torch import Tensor
@@ -139,7 +139,7 @@ def _attend_backward(
     feature_map: int,
     causal: bool,
     anchors: int,
-) -> list[Tensor]:
+) -> List[Tensor]:  # noqa: UP006 (torch 2.6 knows no other spelling)
     """The gradients of x and of the parameters that there are."""
     p = _parameters(tensors, numbers)
     made = [None if t is None else torch.empty_like(t) for t in (x, *p)]

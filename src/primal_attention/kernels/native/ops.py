@@ -91,7 +91,10 @@ def attend(
     ignore = None if ignore is None else ignore.contiguous()
     if before is not None:
         before = Before(before.sums.float().contiguous(), before.seen.contiguous())
-    return Results(*_Attend.apply(x.contiguous(), ignore, options, before, *as_float32(parameters)))
+    tensors = as_float32(parameters)
+    return Results(
+        *_Attend.apply(x.contiguous(), ignore, options, before, torch.is_grad_enabled(), *tensors)
+    )
 
 
 def as_float32(parameters: Parameters) -> list[Tensor | None]:
@@ -106,6 +109,7 @@ class _Attend(torch.autograd.Function):
         ignore: Tensor | None,
         options: Options,
         before: Before | None,
+        grad_enabled: bool,  # in here it never is, and ctx does not tell
         *tensors: Tensor | None,
     ) -> tuple[Tensor | None, ...]:
         keep = saved = terms = square = after = None
@@ -114,7 +118,7 @@ class _Attend(torch.autograd.Function):
         batch, heads, rank = numbers[0], numbers[3], numbers[5]
         if options.dropout:
             keep = draw_mask(padded * 2 * heads * rank, options.dropout)
-        if any(ctx.needs_input_grad):
+        if grad_enabled and any(ctx.needs_input_grad):
             saved = _float32(count)
         if options.want_terms:
             terms, square = _float32(3, batch, heads), _float32()
@@ -144,7 +148,7 @@ class _Attend(torch.autograd.Function):
             made[0] = None
         inputs = Inputs(x, ignore, keep, tensors, ctx.before)
         run_backward(inputs, options, saved, terms, (g, g_terms, g_square), made, ctx.numbers)
-        return made[0], None, None, None, *made[1:]
+        return made[0], None, None, None, None, *made[1:]
 
 
 def _float32(*shape: int) -> Tensor:

@@ -14,14 +14,16 @@ from ..charts import Cell, Chart, colour
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page; `body` is HTML."""
+    """A part of the page; `body` is HTML, `lead` what it says, in a sentence before it."""
 
     id: str
     title: str
     body: str
+    lead: str = ""
 
     def html(self) -> str:
-        return f'<section id="{self.id}"><h2>{escape(self.title)}</h2>{self.body}</section>'
+        lead = f'<p class="lead">{escape(self.lead)}</p>' if self.lead else ""
+        return f'<section id="{self.id}"><h2>{escape(self.title)}</h2>{lead}{self.body}</section>'
 
 
 def figure(name: str, title: str, chart: Chart, commands: Iterable[str], note: str = "") -> str:

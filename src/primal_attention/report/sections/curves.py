@@ -39,6 +39,9 @@ def _task(entries: list[Entry], title: str, sources: Sources) -> str:
             said.append(f"No {name}: no primal layer was trained with η > 0.")
     measure = entries[0].measure
     epochs, series = run_series([(entry, run, run.values) for entry, run in runs])
+    if len(epochs) < 2:  # a point is no curve
+        said.append(f"Evaluated once, so {measure.name} has no curve.")
+        return panel(figures, [(e.key, e.name) for e in entries], title) + notes(said)
     marks = []
     for entry, run in runs:
         if (value := run.values.get(run.chosen)) is not None:

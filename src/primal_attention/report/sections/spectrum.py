@@ -46,8 +46,34 @@ def spectrum(sources: Sources, spectra: Spectra) -> Section | None:
     ]
     if not parts and not spectra.reasons:
         return None
-    body = "".join(parts) + notes(spectra.reasons)
+    body = _together(sources, spectra) + "".join(parts) + notes(spectra.reasons)
     return Section("spectrum", "Spectrum of the attention matrices", body)
+
+
+def _together(sources: Sources, spectra: Spectra) -> str:
+    """The explained variance of all models on one axis, each the mean over its layers."""
+    series, commands, longest = [], [], 1
+    curves: list[tuple[Entry, list[Any]]] = []
+    for entry in sources.detailed:
+        layers = spectra.found.get(entry.key, {}).get("spectrum", {}).get("layers", [])
+        if layers:
+            curves.append((entry, [one["explained_variance"]["mean"] for one in layers]))
+            longest = max(longest, *(len(one) for one in curves[-1][1]))
+            commands.append(spectrum_command(entry))
+    if len(curves) < 2:
+        return ""
+    for entry, layers in curves:
+        mean = np.mean([_extend(one, longest) for one in layers], axis=0)
+        series.append(Series(entry.name, entry.key, [float(v) for v in mean]))
+    chart = lines(
+        list(range(1, longest + 1)), series, x_name="number of singular values",
+        y_name="explained variance", log_x=True, log_y=False, limits=(0.0, 1.03),
+    )  # fmt: skip
+    made = figure(
+        "explained by model", "Explained variance of the models", chart,
+        [*commands, sources.command], "Mean over layers, heads and inputs; the first seed of each.",
+    )  # fmt: skip
+    return panel([made], [(entry.key, entry.name) for entry, _ in curves])
 
 
 def spectrum_command(entry: Entry) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..base import DataError
-from .sets import EventSet, Floats, Integers
+from ..files import read_utf8
+from .sets import EventSet
 
 COLUMNS = ("sequence", "time", "type")
 
@@ -97,7 +99,7 @@ def read_rows(
 
 def _rows(path: Path) -> Iterator[tuple[int, str, str, str]]:
     """The number of the line, the sequence, the time and the type of every event."""
-    with io.StringIO(_text(path), newline="") as file:
+    with io.StringIO(read_utf8(path), newline="") as file:
         reader = csv.reader(file, delimiter="\t" if ".tsv" in path.suffixes else ",")
         header = [cell.strip().lower() for cell in next(reader, [])]
         missing = [name for name in COLUMNS if name not in header]
@@ -119,20 +121,10 @@ def _rows(path: Path) -> Iterator[tuple[int, str, str, str]]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    return ((i, line) for i, line in enumerate(_text(path).splitlines(), 1) if line.strip())
+    return ((i, line) for i, line in enumerate(read_utf8(path).splitlines(), 1) if line.strip())
 
 
-def _text(path: Path) -> str:
-    try:
-        content = path.read_bytes()
-        if path.suffix == ".gz":
-            content = gzip.decompress(content)
-        return content.decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}: {error}") from error
-
-
-def _numbers(path: Path, number: int, line: str, kind: type) -> Floats | Integers:
+def _numbers(path: Path, number: int, line: str, kind: type) -> npt.NDArray[Any]:
     try:
         return np.array(line.split(), dtype=kind)
     except ValueError as error:

@@ -27,8 +27,8 @@ LOOKED_AT = 4  # sequences, after an epoch
 
 
 class Events(Objective[EventConfig, EventBatch]):
-    """Learns from `train`; `selection`, held-out sequences of the training set, chooses the epoch by
-    its loss. The test set is read once, at the end."""
+    """Learns from `train`; `selection`, held-out sequences of the training set, chooses the epoch
+    by its loss. The test set is read once, at the end."""
 
     kept: ClassVar[tuple[str, ...]] = ("accuracy", "loss", "total")
     result_class: ClassVar[type[RunResult]] = EventResult

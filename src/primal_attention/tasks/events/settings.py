@@ -26,9 +26,10 @@ ROTATING = ("linear", "primal", "softmax")  # attentions that know times
 @dataclass(frozen=True, kw_only=True)
 class EventConfig(FileConfig):
     """The settings of one run. `time_in` says where the model sees times: in the kernel, as input,
-    in both, or nowhere ("order"). With `known_time` the time of the predicted event is given. The loss
-    is that of the types plus `gap_weight` times that of the gaps, in nats for each event. A share
-    `validation_fraction` of the training sequences chooses the epoch; the test set is read once.
+    in both, or nowhere ("order"). With `known_time` the time of the predicted event is given. The
+    loss is that of the types plus `gap_weight` times that of the gaps, in nats for each event. A
+    share `validation_fraction` of the training sequences chooses the epoch; the test set is read
+    once.
     """
 
     EXAMPLE: ClassVar[str] = "events/stackoverflow"
@@ -58,7 +59,7 @@ class EventConfig(FileConfig):
 
     dropout: float = other(EngineConfig, "dropout", 0.0)
 
-    epochs: int = other(EngineConfig, "epochs", 4)
+    epochs: int = other(EngineConfig, "epochs", 5)
     batch_size: int = other(EngineConfig, "batch_size", 8)
     lr: float = other(EngineConfig, "lr", 3e-3)
     weight_decay: float = other(EngineConfig, "weight_decay", 0.01)

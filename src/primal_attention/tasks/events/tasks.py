@@ -22,6 +22,7 @@ BADGES = (
     "Enlightened", "Great Answer", "Populist", "Great Question", "Constituent", "Announcer",
     "Stellar Question", "Booster", "Publicist",
 )  # fmt: skip
+LEAST_STEPS, MOST_EPOCHS = 500, 60  # of a table of few sequences
 TABLES = ("csv", "csv.gz", "tsv", "tsv.gz")
 
 
@@ -80,7 +81,14 @@ class TableTask(EventTask):
     files: Mapping[str, Path] = field(default_factory=dict)
 
     def bound(self, settings: EventConfig) -> TableTask:
-        return replace(self, files=named_files(settings))
+        """With its files, and as many epochs as make LEAST_STEPS steps of few sequences."""
+        files = named_files(settings)
+        if "train" not in files:
+            return self
+        batches = -(-len(self.read(files["train"], "train")) // settings.batch_size)
+        epochs = max(EventConfig(task=self.name).epochs, -(-LEAST_STEPS // batches))
+        recipes = {**self.recipes, "default": {"epochs": min(epochs, MOST_EPOCHS)}}
+        return replace(self, files=files, recipes=recipes)
 
     def places(self, data_dir: Path | str | None) -> Mapping[str, Path]:
         if self.files:

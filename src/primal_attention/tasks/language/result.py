@@ -44,8 +44,9 @@ class LanguageResult(RunResult):
 
     def rows(self, command: Command) -> dict[str, str]:
         return {
-            "perplexity": f"{self.perplexity:.2f}  of the {self.split} text ({self.tokens:,} tokens, "
-            f"vocabulary {self.vocabulary:,}); shares of tokens alone: {self.unigram:.1f}",
+            "perplexity": f"{self.perplexity:.2f}  of the {self.split} text "
+            f"({self.tokens:,} tokens, vocabulary {self.vocabulary:,}); "
+            f"shares of tokens alone: {self.unigram:.1f}",
             "accuracy": f"{percent(self.accuracy)}  {self.meaning}",
             "model": f"{self.parameters:,} parameters, epoch {self.epoch} was chosen",
             "cost": f"{self.seconds:.1f} s, peak memory {self.peak_memory_mb:.0f} MB",

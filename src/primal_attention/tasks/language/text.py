@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from torch.utils.data import Dataset
 
 from ...names import check_choice
 from ..base import DataError
+from ..files import read_utf8
 
 UNKNOWN, END = "<unk>", "<eos>"  # a word that is not known; the end of a line
 KINDS = ("words", "characters")
@@ -80,11 +80,7 @@ def _tokens(text: str, kind: str) -> list[str]:
 
 def read_text(path: Path) -> str:
     """A text file in UTF-8, perhaps compressed with gzip."""
-    try:
-        content = path.read_bytes()
-        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}: {error}") from error
+    text = read_utf8(path)
     if not text.strip():
         raise DataError(f"{path} is empty; expected a text")
     return text

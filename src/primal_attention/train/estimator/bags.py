@@ -86,14 +86,14 @@ class PrimalBagClassifier(ClassifierMixin, SavedEstimator):  # type: ignore[misc
         attention: str = "primal",
         options: Mapping[str, Any] | None = None,
         weights: str = "tied",
-        feature_map: str = "elu",
+        feature_map: str = "cosine",
         rank: int | None = None,
         eta: float = 0.0,
         width: int = 64,
         heads: int = 4,
         feedforward: int = 128,
         dropout: float = 0.1,
-        lr: float = 1e-3,
+        lr: float = 3e-3,
         weight_decay: float = 0.01,
         batch_size: int = 16,
         steps: int = 400,
@@ -146,7 +146,8 @@ class PrimalBagClassifier(ClassifierMixin, SavedEstimator):  # type: ignore[misc
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The most probable label of each bag (bags,)."""
-        labels: npt.NDArray[Any] = self.classes_[self.predict_proba(X).argmax(1)]
+        chosen = self.predict_proba(X).argmax(1)
+        labels: npt.NDArray[Any] = self.classes_[chosen]
         return labels
 
     @torch.inference_mode()

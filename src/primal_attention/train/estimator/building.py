@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,15 +16,16 @@ from joblib import Parallel, delayed
 from torch import Tensor
 
 from ...tasks.series import Integers, Normaliser, SeriesSet
-from .ensemble import FOLDS, Ensemble, in_place
-from .fit import Fitted, Training, outputs, train
+from .ensemble import Ensemble, in_place
+from .fit import Fitted, Network, Training, outputs, train
 from .problem import Problem
 from .progress import Bar
 from .rocket.model import RocketModel, fit_model
+from .rocket.ridge import Unseen
 from .scaling import Squash, closed, heavy_tailed
 from .settings import Settings
 
-FEWEST = 4 * FOLDS  # cases of which folds are held out
+FEWEST = 4  # cases of a fold
 TRIAL = 5  # steps that are timed
 SHORTEST = 50  # steps; a network of fewer is not worth its place
 
@@ -43,55 +45,83 @@ def build(settings: Settings, cases: SeriesSet, problem: Problem) -> Built:
     """Fit what `settings.ensemble` names."""
     ends = None if settings.minutes is None else time.monotonic() + 60 * settings.minutes
     cases = dataclasses.replace(cases, series=[closed(x) for x in cases.series])
-    squash, frozen, scores = _frozen(settings, cases, problem)
+    left_out = _left_out(settings, problem)
+    squash, frozen, unseen = _frozen(settings, cases, problem, left_out)
     normaliser = None
     scaled = _drawn(cases, squash)
     if settings.normalise != "none":
         normaliser = Normaliser.fit(scaled)
         scaled = normaliser.apply(scaled)
-    bare = Ensemble(settings.config, cases.channels, squash, normaliser, (), frozen, share=0.0)
-    alone = Built(bare, [], 0, None if scores is None else problem.answers(scores))
-    if settings.ensemble == "fast" or (settings.ensemble == "best" and _too_few(len(cases))):
+    bare = Ensemble(settings.config, cases.channels, squash, normaliser, (), frozen, (0.0, 1.0))
+    alone = Built(bare, [], 0, None if unseen is None else problem.answers(unseen.alone))
+    if settings.ensemble == "fast" or (settings.ensemble == "best" and not left_out):
         return alone
-    trainings = _trainings(settings, scaled, problem)
+    trainings = _trainings(settings, scaled, problem, left_out)
     if ends is not None:
         trainings = _within(trainings, ends - time.monotonic(), settings)
         if not trainings:
             return alone
     fitted = _train_all(trainings, settings)
-    first = fitted[0]
     nets = tuple(f.model for f in fitted)
-    whole = dataclasses.replace(bare, nets=nets, share=1.0)
-    if scores is None or len(nets) == 1:
-        return Built(dataclasses.replace(whole, frozen=None), first.history, first.steps, None)
-    left = torch.empty(len(cases), problem.outputs, dtype=torch.float64)
-    for training, net in zip(trainings[1:], nets[1:], strict=True):
-        out = np.setdiff1d(np.arange(len(cases)), training.rows)
-        left[out] = outputs(in_place(net, settings.device), training.data(out)).double()
-    temperature = problem.temperature(left)
-    said, frozen_said = problem.answers(temperature * left), problem.answers(scores)
-    share = problem.share(said, frozen_said)
-    mixed = dataclasses.replace(whole, temperature=temperature, share=share)
-    return Built(mixed, first.history, first.steps, share * said + (1 - share) * frozen_said)
+    whole = dataclasses.replace(bare, nets=nets, factors=(1.0, 0.0))
+    held_out = None
+    if left_out:
+        said = _of_folds(trainings[1:], nets[1:], settings.device)
+        whole, held_out = _mixed(whole, problem, said, unseen)
+    return Built(whole, fitted[0].history, fitted[0].steps, held_out)
 
 
-def folds(problem: Problem, seed: int) -> list[Integers]:
+def folds(problem: Problem, number: int, seed: int) -> list[Integers]:
     """The cases of each fold; classes are spread evenly, values too."""
     order = problem.order(seed)
     rng = np.random.default_rng(seed)
-    turns = [rng.permutation(FOLDS) for _ in range(-(-len(order) // FOLDS))]
+    turns = [rng.permutation(number) for _ in range(-(-len(order) // number))]
     place = np.concatenate(turns)[: len(order)]
-    return [np.sort(order[place == fold]) for fold in range(FOLDS)]
+    return [np.sort(order[place == fold]) for fold in range(number)]
 
 
-def _too_few(cases: int) -> bool:
-    if cases < FEWEST:
-        warnings.warn(
-            f"X has {cases} cases, too few to hold out folds of them: the frozen bank answers "
-            f"alone; expected at least {FEWEST} for ensemble='best'",
-            stacklevel=4,
-        )
-    return cases < FEWEST
+def _left_out(settings: Settings, problem: Problem) -> list[Integers]:
+    """The folds; none where none are asked for, or the cases are too few."""
+    cases, number = len(problem.targets), settings.folds
+    if settings.ensemble == "fast" or number == 0:
+        return []
+    if cases >= FEWEST * number:
+        return folds(problem, number, settings.config.seed)
+    alone = "the frozen bank answers" if settings.ensemble == "best" else "one network answers"
+    warnings.warn(
+        f"X has {cases} cases, too few to hold out folds of them: {alone} alone; expected at "
+        f"least {FEWEST * number} for {number} folds",
+        stacklevel=5,
+    )
+    return []
+
+
+def _of_folds(trainings: list[Training], nets: Sequence[Network], device: str) -> Tensor:
+    """What each network says (N, c) of the cases that it was trained without."""
+    every = np.arange(len(trainings[0].cases))
+    found = torch.empty(len(every), trainings[0].problem.outputs, dtype=torch.float64)
+    for training, net in zip(trainings, nets, strict=True):
+        out = np.setdiff1d(every, training.rows)
+        found[out] = outputs(in_place(net, device), training.data(out)).double()
+    return found
+
+
+def _mixed(
+    whole: Ensemble, problem: Problem, nets: Tensor, frozen: Unseen | None
+) -> tuple[Ensemble, Tensor]:
+    """The ensemble with its temperature and factors, and its answers (N, c) to held-out cases.
+
+    Networks and ridges are compared where both lack the same cases, those of a fold: a ridge that
+    lacks a single case would have learned from half as many again.
+    """
+    temperature = problem.temperature(nets)
+    nets = temperature * nets
+    whole = dataclasses.replace(whole, temperature=temperature)
+    if frozen is None or frozen.by_folds is None:
+        return whole, problem.answers(nets)
+    a, b = problem.factors(nets, frozen.by_folds)
+    mixed = dataclasses.replace(whole, factors=(a, b))
+    return mixed, problem.answers(a * nets + b * frozen.alone)
 
 
 def _drawn(cases: SeriesSet, squash: Squash | None) -> SeriesSet:
@@ -99,8 +129,8 @@ def _drawn(cases: SeriesSet, squash: Squash | None) -> SeriesSet:
 
 
 def _frozen(
-    settings: Settings, cases: SeriesSet, problem: Problem
-) -> tuple[Squash | None, RocketModel | None, Tensor | None]:
+    settings: Settings, cases: SeriesSet, problem: Problem, left_out: list[Integers]
+) -> tuple[Squash | None, RocketModel | None, Unseen | None]:
     """The scale with the least loss on left-out cases, and unless networks are to stand alone the
     frozen bank with its left-out scores."""
     options: list[Squash | None] = [None]
@@ -112,21 +142,21 @@ def _frozen(
         return options[0], None, None
     least, chosen = torch.inf, None
     for squash in options:
-        model, scores = fit_model(
-            settings.rocket, _drawn(cases, squash), problem.ridge_targets(), problem.weigh
-        )
-        loss = float(problem.loss(problem.answers(scores)).mean())
+        drawn, targets = _drawn(cases, squash), problem.ridge_targets()
+        model, unseen = fit_model(settings.rocket, drawn, targets, problem.weigh, left_out)
+        loss = float(problem.loss(problem.answers(unseen.alone)).mean())
         if chosen is None or loss < least:
-            least, chosen = loss, (squash, model, scores)
+            least, chosen = loss, (squash, model, unseen)
     if chosen is None:
         raise RuntimeError("there is at least one scale")
     return chosen if settings.ensemble != "net" else (chosen[0], None, None)
 
 
-def _trainings(settings: Settings, scaled: SeriesSet, problem: Problem) -> list[Training]:
-    """That on all cases, then for "best" those without a fold."""
+def _trainings(
+    settings: Settings, scaled: SeriesSet, problem: Problem, left_out: list[Integers]
+) -> list[Training]:
+    """That on all cases, then those without a fold."""
     every = np.arange(len(scaled))
-    left_out = folds(problem, settings.config.seed) if settings.ensemble == "best" else []
     parts = [every, *(np.setdiff1d(every, fold) for fold in left_out)]
     seeds = np.random.SeedSequence(settings.config.seed).generate_state(len(parts)).tolist()
     return [

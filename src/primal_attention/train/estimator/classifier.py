@@ -47,11 +47,12 @@ class PrimalFormerClassifier(ClassifierMixin, FormerEstimator):  # type: ignore[
 
     Parameters
     ----------
-    ensemble : "fast" is the frozen bank alone, as `PrimalRocketClassifier`: seconds. "net" is one
-        network. "best", the default, is a network on all cases and three that each leave a third
-        out, with a temperature and mixed with the frozen bank, both chosen on the cases left out:
-        a minute or two on two cores (`n_jobs=2`) for a few hundred series. Below 12 cases it is
-        "fast".
+    ensemble : "fast" is the frozen bank alone, as `PrimalRocketClassifier`: seconds. "net" is a
+        network on all cases and three that each leave a third out, with a temperature that is
+        chosen on the cases left out. "best", the default, is both: their outputs are added with
+        factors that make the cases left out most likely: a minute or two on two cores
+        (`n_jobs=2`) for a few hundred series. Below 12 cases "best" is "fast", and "net" is one
+        network.
     attention : the name of the attention in all layers, see `available_attentions()`; or a sequence
         with one name per layer, such as ("softmax", "primal"), and `layers` is not used.
     layers : how many layers.
@@ -69,6 +70,8 @@ class PrimalFormerClassifier(ClassifierMixin, FormerEstimator):  # type: ignore[
     optimizer, lr, weight_decay, batch_size, clip : "adamw", "adam" or "radam"; `clip` bounds the
         norm of the gradient, None does not.
     steps, epochs : a network is trained for so many steps at least, and so many passes.
+    folds : how many networks leave a fold of the cases out. 0, with ensemble="net" only, is one
+        network on all cases, quick and not calibrated.
     early_stopping : hold out `validation_fraction` of every class, end after `patience` passes
         without a better one, and keep the weights of the best: the highest accuracy, among equals
         the lowest loss. If no class has two cases, or with False, the last weights are kept.
@@ -89,10 +92,10 @@ class PrimalFormerClassifier(ClassifierMixin, FormerEstimator):  # type: ignore[
     classes_ : the labels that occur in y, sorted.
     n_features_in_ : channels, or timepoints if `fit` was given a table.
     model_ : the network on all cases, on the CPU, or None.
-    ensemble_ : all of it; `mixture_` has the shares and the temperature.
+    ensemble_ : all of it; `mixture_` has the factors and the temperature.
     grid_ : the step of the grid that series with times are brought to, or None.
     left_out_proba_ : probabilities (cases, classes) of each case of `fit`, by what did not see it;
-        None with "net".
+        None where no case was left out.
     history_, n_iter_ : of that network: a dict for each time that it was judged, with the losses
         while training, accuracy and loss on `split` ("validation" or "train"), and J and Lambda of
         its primal layers; and how many steps it was trained for.

@@ -1,9 +1,10 @@
 """Networks and the frozen bank together, weighed by what they say of cases that they did not see.
 
-    answer = lambda nets + (1 - lambda) frozen,    nets = (full + mean of folds) / 2
+    outputs = a nets + b frozen,    nets = temperature (full + mean of folds) / 2
 
-where `full` is a network on all cases and each of FOLDS networks leaves a fold out. Their outputs
-have one temperature, chosen on the folds before lambda is.
+where `full` are the outputs of a network on all cases, and each of the others leaves a fold out.
+Probabilities are the softmax of the outputs: a class that one of both excludes is excluded. The
+temperature is chosen on the folds for the networks alone, then a and b for both.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from .fit import Network, embeddings, outputs
 from .rocket.model import RocketModel
 from .scaling import Squash, closed
 
-FOLDS = 3
 DRAWS = 16  # of a readout that is a Gaussian
 
 
@@ -36,38 +36,41 @@ class Ensemble:
     normaliser: Normaliser | None
     nets: tuple[Network, ...]
     frozen: RocketModel | None
+    factors: tuple[float, float]  # a, b
     temperature: float = 1.0
-    share: float = 1.0  # lambda
+    share: float | None = None  # of the networks, where answers are mixed: an earlier format
 
     def answers(
         self, series: Sequence[Floats], answer: Callable[[Tensor], Tensor], device: str
     ) -> Tensor:
         """(cases, c) in float64; `answer` makes answers of outputs."""
         drawn = self._drawn(series)
-        found = torch.zeros(())
+        nets = []  # by network, then by draw
         if self.nets:
             data = self._data(drawn)
-            each = [self._answers_of(in_place(net, device), data, answer) for net in self.nets]
-            found = found + self.share * averaged(each)
-        if self.frozen is not None:
-            found = found + (1.0 - self.share) * answer(self.frozen.scores(drawn))
-        return found
+            nets = [self._outputs(in_place(net, device), data) for net in self.nets]
+        scores = [] if self.frozen is None else [[self.frozen.scores(drawn)]]
+        if not nets:
+            return self._joined(scores, answer)
+        found = [self._joined([[*said], *scores], answer) for said in zip(*nets, strict=True)]
+        return torch.stack(found).mean(0)
 
-    def _answers_of(
-        self, net: Network, data: SeriesData, answer: Callable[[Tensor], Tensor]
-    ) -> Tensor:
-        """Of one network; where its readout is a Gaussian, the mean over DRAWS of it."""
+    def _joined(self, parts: list[list[Tensor]], answer: Callable[[Tensor], Tensor]) -> Tensor:
+        """The answers of outputs of networks, which are one or several, and of the bank."""
+        if self.share is None:
+            return answer(_sum(self.factors, [averaged(part) for part in parts]))
+        shares = (self.share, 1.0 - self.share)
+        return _sum(shares, [averaged([answer(one) for one in part]) for part in parts])
 
-        def once() -> Tensor:
-            return answer(self.temperature * outputs(net, data).double())
-
+    def _outputs(self, net: Network, data: SeriesData) -> list[Tensor]:
+        """Of one network; where its readout is a Gaussian, DRAWS of it."""
         if not variational_layers(net):
-            return once()
+            return [self.temperature * outputs(net, data).double()]
         generator, found = torch.Generator().manual_seed(self.config.seed), []
         for _ in range(DRAWS):
             with torch.no_grad(), drawing(net, generator):
-                found.append(once())
-        return torch.stack(found).mean(0)
+                found.append(self.temperature * outputs(net, data).double())
+        return found
 
     def embeddings(self, series: Sequence[Floats], device: str) -> Tensor:
         """Of the network on all cases, (cases, width), or without one the features of the bank."""
@@ -89,9 +92,14 @@ class Ensemble:
         return SeriesData(cases, max_length=self.nets[0].max_length)
 
 
-def averaged(answers: Sequence[Tensor]) -> Tensor:
+def _sum(weights: tuple[float, float], parts: list[Tensor]) -> Tensor:
+    """Of networks and bank, or the one that is there."""
+    return weights[0] * parts[0] + weights[1] * parts[1] if len(parts) == 2 else parts[0]
+
+
+def averaged(said: Sequence[Tensor]) -> Tensor:
     """Half the first, half the mean of the others."""
-    full, *folds = answers
+    full, *folds = said
     return full if not folds else 0.5 * full + 0.5 * torch.stack(folds).mean(0)
 
 

@@ -57,6 +57,7 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
         batch_size: int = 16,
         steps: int = 400,
         epochs: int = 6,
+        folds: int = 3,
         clip: float | None = 4.0,
         uncertainty: str = "none",
         early_stopping: bool = False,
@@ -90,6 +91,7 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
         self.batch_size = batch_size
         self.steps = steps
         self.epochs = epochs
+        self.folds = folds
         self.clip = clip
         self.uncertainty = uncertainty
         self.early_stopping = early_stopping
@@ -139,10 +141,10 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
 
     @property
     def mixture_(self) -> dict[str, float]:
-        """The shares of the networks and of the frozen bank in an answer, and the factor of the
-        networks' outputs."""
-        share, factor = self.ensemble_.share, self.ensemble_.temperature
-        return {"nets": share, "frozen": 1.0 - share, "temperature": factor}
+        """The factors of the networks' mean outputs, which have the temperature before, and of the
+        frozen bank's scores in the sum that answers are made of."""
+        nets, frozen = self.ensemble_.factors
+        return {"nets": nets, "frozen": frozen, "temperature": self.ensemble_.temperature}
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -14,10 +14,9 @@ from torch.nn.functional import one_hot
 from ...tasks.classification.objective import Classification
 from ...tasks.regression.objective import Regression
 from ...tasks.series import Floats, Integers
-from .rocket.stacking import class_weights, value_weights
+from .rocket.stacking import SPREAD, class_weights, value_weights
 
-SHARES = np.linspace(0.0, 1.0, 201)[1:-1]  # of the nets in a mixture
-PRIOR = 4.0  # power of share (1 - share)
+PRIOR = 4.0  # cases that speak for equal weights of networks and frozen bank
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +42,9 @@ class Problem(ABC):
         """(N, c) in float64."""
 
     @abstractmethod
-    def weigh(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """The weights (parts,) of scores (parts, N, c) of left-out cases for ridge targets."""
+    def weigh(self, scores: Tensor, targets: Tensor, spread: float = SPREAD) -> Tensor:
+        """The weights (parts,) of scores (parts, N, c) of left-out cases for ridge targets;
+        `spread` holds them together."""
 
     @staticmethod
     @abstractmethod
@@ -55,20 +55,18 @@ class Problem(ABC):
     def loss(self, answers: Tensor) -> Tensor:
         """Of each case (N,)."""
 
-    @abstractmethod
     def temperature(self, outputs: Tensor) -> float:
         """The factor of outputs (N, c) of held-out cases that makes them most likely."""
+        return float(self.weigh(outputs[None], self.ridge_targets())[0])
 
-    def share(self, nets: Tensor, frozen: Tensor) -> float:
-        """lambda in lambda nets + (1 - lambda) frozen, both answers (N, c) to held-out cases.
+    def factors(self, nets: Tensor, frozen: Tensor) -> tuple[float, float]:
+        """Those of two outputs (N, c) of held-out cases in the sum that makes them most likely.
 
-        It minimises the sum of the losses - PRIOR log(lambda (1 - lambda)).
+        Both are at their own temperature already, so PRIOR speaks for equal factors.
         """
-        losses = [
-            float(self.loss(s * nets + (1 - s) * frozen).sum()) - PRIOR * np.log(s * (1 - s))
-            for s in SHARES
-        ]
-        return float(SHARES[int(np.argmin(losses))])
+        targets = self.ridge_targets()
+        both = self.weigh(torch.stack([nets, frozen]), targets, PRIOR / len(targets))
+        return float(both[0]), float(both[1])
 
     def order(self, seed: int) -> Integers:
         """All cases by their target, those of one in random order."""
@@ -96,8 +94,8 @@ class Classes(Problem):
     def ridge_targets(self) -> Tensor:
         return 2.0 * one_hot(self.targets, self.count).double() - 1.0
 
-    def weigh(self, scores: Tensor, targets: Tensor) -> Tensor:
-        return class_weights(scores, targets.argmax(1))
+    def weigh(self, scores: Tensor, targets: Tensor, spread: float = SPREAD) -> Tensor:
+        return class_weights(scores, targets.argmax(1), spread)
 
     @staticmethod
     def answers(outputs: Tensor) -> Tensor:
@@ -105,9 +103,6 @@ class Classes(Problem):
 
     def loss(self, answers: Tensor) -> Tensor:
         return -answers.gather(1, self.targets[:, None])[:, 0].clamp(min=1e-12).log()
-
-    def temperature(self, outputs: Tensor) -> float:
-        return float(class_weights(outputs[None], self.targets)[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,8 +128,8 @@ class Numbers(Problem):
     def ridge_targets(self) -> Tensor:
         return self.targets[:, None]
 
-    def weigh(self, scores: Tensor, targets: Tensor) -> Tensor:
-        return value_weights(scores, targets)
+    def weigh(self, scores: Tensor, targets: Tensor, spread: float = SPREAD) -> Tensor:
+        return value_weights(scores, targets, spread)
 
     @staticmethod
     def answers(outputs: Tensor) -> Tensor:
@@ -142,6 +137,3 @@ class Numbers(Problem):
 
     def loss(self, answers: Tensor) -> Tensor:
         return (answers[:, 0] - self.targets).square()
-
-    def temperature(self, outputs: Tensor) -> float:
-        return 1.0

@@ -25,13 +25,13 @@ class PrimalFormerRegressor(RegressorMixin, FormerEstimator):  # type: ignore[mi
     """Predicts a number for a time series; parameters, X and the attributes model_, ensemble_,
     mixture_, history_ and n_iter_ are those of `PrimalFormerClassifier`.
 
-    Networks and ridges learn y with mean 0 and deviation 1 by the mean square; the share of the
-    networks has the least squared error on cases that were left out.
+    Networks and ridges learn y with mean 0 and deviation 1 by the mean square; temperature and
+    factors have the least squared error on cases that were left out.
 
     Attributes
     ----------
-    left_out_ : the prediction (cases,) of each case of `fit` by what did not see it; None with
-        ensemble="net".
+    left_out_ : the prediction (cases,) of each case of `fit` by what did not see it; None where no
+        case was left out.
     """
 
     left_out_: Floats | None

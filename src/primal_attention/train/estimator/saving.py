@@ -53,8 +53,8 @@ def load(kind: type[Estimator], path: str | os.PathLike[str]) -> Estimator:
 def _formats(kind: type[FormerEstimator]) -> list[str]:
     """The newest first."""
     if hasattr(kind, "_restored"):
-        return ["primal_attention.PrimalFormerRegressor/1"]
-    return [f"primal_attention.PrimalFormerClassifier/{version}" for version in (2, 1)]
+        return [f"primal_attention.PrimalFormerRegressor/{version}" for version in (2, 1)]
+    return [f"primal_attention.PrimalFormerClassifier/{version}" for version in (3, 2, 1)]
 
 
 def _content(estimator: FormerEstimator) -> dict[str, Any]:
@@ -79,6 +79,7 @@ def _content(estimator: FormerEstimator) -> dict[str, Any]:
         "nets": len(fitted.nets),
         "frozen": None if fitted.frozen is None else model_content(fitted.frozen),
         "temperature": fitted.temperature,
+        "factors": list(fitted.factors),
         "share": fitted.share,
         **columns_to_json(estimator),
         "grid": None if (grid := getattr(estimator, "grid_", None)) is None else grid.step,
@@ -106,6 +107,8 @@ def _restore(kind: type[Estimator], content: dict[str, Any], weights: bytes) -> 
     stored = tensors_from_bytes(weights)
     if "nets" not in content:
         content, stored = _from_version_1(content), _under("net.0.", stored)
+    if "factors" not in content:  # version 2 mixed probabilities
+        content["factors"] = [content["share"], 1.0 - content["share"]]
     parameters = content["parameters"]
     if isinstance(parameters["attention"], list):
         parameters["attention"] = tuple(parameters["attention"])
@@ -130,6 +133,7 @@ def _restore(kind: type[Estimator], content: dict[str, Any], weights: bytes) -> 
         None if normaliser is None else Normaliser.from_dict(normaliser),
         tuple(nets),
         None if frozen is None else model_from(frozen, _of("frozen.", stored)),
+        tuple(content["factors"]),
         content["temperature"],
         content["share"],
     )
@@ -147,12 +151,13 @@ def _restore(kind: type[Estimator], content: dict[str, Any], weights: bytes) -> 
 
 def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
     """One Transformer, trained with early stopping."""
-    before = {"ensemble": "net", "feature_map": "cosine", "early_stopping": True}
+    before = {"ensemble": "net", "feature_map": "cosine", "early_stopping": True, "folds": 0}
     alone: dict[str, Any] = {
         "squash": None,
         "frozen": None,
         "temperature": 1.0,
-        "share": 1.0,
+        "factors": [1.0, 0.0],
+        "share": None,
         "values": [],
     }
     return {

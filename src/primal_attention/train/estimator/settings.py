@@ -33,6 +33,7 @@ class Settings:
     rocket: RocketSettings
     normalise: str
     steps: int
+    folds: int
     patience: int | None  # None: no early stopping
     minutes: float | None
     workers: int
@@ -50,8 +51,13 @@ class Settings:
             raise ValueError(
                 f"early_stopping is {given['early_stopping']!r}; expected True or False"
             )
-        for name, least in (("patience", 1), ("steps", 1), ("groups", 1)):
+        for name, least in (("patience", 1), ("steps", 1), ("groups", 1), ("folds", 0)):
             check_integer(name, given[name], least)
+        if given["folds"] == 1 or (given["folds"] == 0 and given["ensemble"] == "best"):
+            raise ValueError(
+                f"folds is {given['folds']}; expected at least 2, or with ensemble='net' 0 for one "
+                "network that is not calibrated"
+            )
         verbose, minutes = given["verbose"], given["max_minutes"]
         check_integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0)
         if minutes is not None and not (isinstance(minutes, int | float) and minutes > 0):
@@ -62,6 +68,7 @@ class Settings:
             RocketSettings(groups=given["groups"], seed=config.seed, threads=1),
             given["normalise"],
             given["steps"],
+            given["folds"],
             given["patience"] if given["early_stopping"] else None,
             minutes,
             number_of_threads(given["n_jobs"]) or 1,

@@ -188,7 +188,8 @@ class SparseKernelClassifier(ClassifierMixin, SparseKernelEstimator):  # type: i
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The most probable label of each row (n,)."""
-        labels: npt.NDArray[Any] = self.classes_[self.predict_proba(X).argmax(1)]
+        chosen = self.predict_proba(X).argmax(1)
+        labels: npt.NDArray[Any] = self.classes_[chosen]
         return labels
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ...grammar import parse_value
+from ...grammar import parse_value, split_commas
 from ...names import unknown
 from ..config import EngineConfig, RunConfig, kind_of
 
@@ -112,8 +112,8 @@ def _parse(name: str, text: str, kind: type, none: bool) -> tuple[Any, ...] | Ra
         if not low < high or (found[3] and low <= 0):
             raise ValueError(f"{name} is {text!r}; expected low < high, and 0 < low with log")
         return Range(low, high, found[3] is not None)
-    values = tuple(_value(name, part, kind, none) for part in text.split(","))
-    if len(set(values)) < len(values):
+    values = tuple(_value(name, part, kind, none) for part in split_commas(text))
+    if any(value in values[:i] for i, value in enumerate(values)):  # lists have no hash
         raise ValueError(f"{name} is {text!r}; expected each value once")
     return values
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 import primal_attention as pa
+from primal_attention.bench.measure import peak_above_start
 from primal_attention.kernels.native import library, ops
 from primal_attention.theory.features import Elu
 
@@ -155,10 +156,14 @@ def test_the_loss_from_the_terms(kind):
             assert_close(ours.double(), theirs, rtol=0, atol=1e-4 * size + 1e-5)
 
 
-@kinds
-def test_threads_do_not_change_a_bit(kind):
-    layer, x = make(kind, 48, 2, 12), torch.randn(3, 700, 48)
-    ignore = torch.rand(3, 700) < 0.2
+@pytest.mark.parametrize(
+    ("kind", "width", "rank", "length"),
+    [*((kind, 48, 12, 700) for kind in KINDS), ("tied", 256, 40, 130), ("data", 256, 40, 130)],
+)
+def test_threads_do_not_change_a_bit(kind, width, rank, length):
+    """Also in wide layers, whose maps of the weights are made by all threads."""
+    layer, x = make(kind, width, 2, rank), torch.randn(3, length, width)
+    ignore = torch.rand(3, length) < 0.2
     before = torch.get_num_threads()
     found = []
     try:
@@ -170,6 +175,17 @@ def test_threads_do_not_change_a_bit(kind):
     for other in found[1:]:
         for name, value in found[0].items():
             assert torch.equal(other[name], value), name
+
+
+@pytest.mark.parametrize(("kind", "sizes"), [("free", 1.5), ("data", 1.5), ("tied", 4.0)])
+def test_nothing_is_kept_without_gradients(kind, sizes):
+    """Peak memory in sizes of the output; what a way back needs would be 4 more. Tied weights have
+    features of all positions until their sums are complete."""
+    layer, x = make(kind, 64, 2, 32), torch.randn(1, 40_000, 64)
+    with torch.no_grad():
+        layer(x)
+        needed = peak_above_start(lambda: layer(x))
+    assert needed < sizes * x.nbytes / 2**20
 
 
 @kinds

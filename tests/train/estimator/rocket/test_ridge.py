@@ -33,27 +33,49 @@ def test_leaving_out_is_exact_and_the_penalty_is_the_best(width):
     given, targets = problem(width=width)
     scaling = Scaling.fit(given)
     features = scaling.apply_(given.clone())
-    ridge, left_out = fit_ridge(features, scaling, targets)
+    ridge, unseen = fit_ridge(features, scaling, targets)
     diagonal = float((features.double() ** 2).sum(1).mean())
     every = {a: plain_left_out(features, targets, a * diagonal) for a in ALPHAS.tolist()}
     best = min(every, key=lambda a: ((every[a] - targets.numpy()) ** 2).sum())
     assert ridge.alpha == best
-    np.testing.assert_allclose(left_out.numpy(), every[best], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(unseen.alone.numpy(), every[best], rtol=1e-3, atol=1e-4)
     whole = PlainRidge(alpha=best * diagonal, solver="svd")
     whole.fit(features.double().numpy(), targets.numpy())
     expected = whole.predict(features.double().numpy())
     np.testing.assert_allclose(ridge.scores(given).numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("width", [35, 3], ids=["wide", "narrow"])
+@pytest.mark.parametrize("form", ["dual", "primal"])
+def test_leaving_a_fold_out_is_exact(width, form):
+    given, targets = problem(cases=24, width=width)
+    scaling = Scaling.fit(given)
+    features = scaling.apply_(given.clone())
+    folds = [torch.tensor([0, 3, 5, 7, 20]), torch.tensor([1, 2]), torch.tensor([4, *range(8, 20)])]
+    landmarks = features if form == "dual" else features[:23]
+    others = None if form == "dual" else features[23:] @ landmarks.T
+    ridge, unseen = fit_ridge(landmarks, scaling, targets, others, folds)
+    if width == 35 and form == "primal":  # then its span is that of 23 cases, not that of all
+        features = torch.linalg.lstsq(landmarks.T, features.T).solution.T @ landmarks
+    x, y = features.double().numpy(), targets.numpy()
+    centred = x - x.mean(0)
+    alpha = ridge.alpha * (centred**2).sum() / len(x)
+    for fold in folds:
+        kept = np.setdiff1d(np.arange(24), fold.numpy())
+        plain = PlainRidge(alpha=alpha, solver="svd").fit(x[kept], y[kept])
+        expected = plain.predict(x[fold.numpy()])
+        np.testing.assert_allclose(unseen.by_folds[fold].numpy(), expected, rtol=2e-3, atol=2e-3)
+
+
 def test_the_primal_form_is_the_dual_if_the_landmarks_span_the_features():
     given, targets = problem(cases=40, width=13)
     scaling = Scaling.fit(given[:20])
     features = scaling.apply_(given.clone())
-    exact, exact_left_out = fit_ridge(features, scaling, targets)
+    exact, exact_unseen = fit_ridge(features, scaling, targets)
     landmarks, others = features[:20], features[20:]
-    ridge, left_out = fit_ridge(landmarks, scaling, targets, others @ landmarks.T)
+    ridge, unseen = fit_ridge(landmarks, scaling, targets, others @ landmarks.T)
     assert ridge.alpha == exact.alpha
-    torch.testing.assert_close(left_out, exact_left_out, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(unseen.alone, exact_unseen.alone, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(ridge.scores(given), exact.scores(given), rtol=1e-3, atol=1e-3)
 
 
@@ -65,9 +87,9 @@ def test_fewer_landmarks_are_close():
     targets = hidden[:, :2].double()
     scaling = Scaling.fit(given[:30])
     features = scaling.apply_(given.clone())
-    ridge, left_out = fit_ridge(features[:30], scaling, targets, features[30:] @ features[:30].T)
+    ridge, unseen = fit_ridge(features[:30], scaling, targets, features[30:] @ features[:30].T)
     assert (ridge.scores(given) - targets).abs().mean() < 0.1
-    assert (left_out - targets).abs().mean() < 0.1
+    assert (unseen.alone - targets).abs().mean() < 0.1
 
 
 def test_columns_have_the_same_deviation_and_rows_the_mean_square_one():
@@ -92,6 +114,6 @@ def test_without_any_information_the_mean_is_predicted():
     targets = torch.tensor([[1.0], [2.0], [6.0]], dtype=torch.float64)
     given = torch.ones(3, 4)
     scaling = Scaling.fit(given)
-    ridge, left_out = fit_ridge(scaling.apply_(given.clone()), scaling, targets)
+    ridge, unseen = fit_ridge(scaling.apply_(given.clone()), scaling, targets)
     torch.testing.assert_close(ridge.scores(given), torch.full((3, 1), 3.0).double())
-    torch.testing.assert_close(left_out[:, 0], torch.tensor([4.0, 3.5, 1.5]).double())
+    torch.testing.assert_close(unseen.alone[:, 0], torch.tensor([4.0, 3.5, 1.5]).double())

@@ -44,13 +44,13 @@ class Anchors {
       int64_t p = c.head_dim;
       Buffer summed(padded * step), block(padded * step), d_block(padded * step);
       Buffer rows(padded * columns), turned(padded * columns), d_rows(padded * columns);
-      Buffer matrix(both * columns), by_columns(both * columns), by_rows(both * p);
+      Buffer matrix(both * columns), by_rows(both * p);
       for (int64_t b = 0; b < c.batch; b++) {
         Runs runs = gather(b, head, summed, block.block(step));
         int64_t panels = (runs.count() + PANEL - 1) / PANEL;
         for (int64_t k = 0; k < both; k++)
           std::copy_n(side(d_weights, b, head, k), p, matrix + k * columns);
-        pack_rows(matrix, columns, 1, both, p, by_rows);
+        pack_rows(Matrix{matrix, columns, 1}, both, p, by_rows);
         std::fill_n(static_cast<float*>(rows), panels * PANEL * columns, 0.0f);
         for (int64_t i = 0; i < runs.count(); i++)
           std::copy_n(row(c.x, b, runs.at[i], head), p, rows + i * columns);
@@ -58,12 +58,12 @@ class Anchors {
           turn(rows + i * PANEL * columns, columns, PANEL, columns,
                turned.block(columns).panel(i), PANEL);
         project<Start::zero>(by_rows, both, p, turned.block(columns), d_block.block(step), panels);
-        for (int64_t i = 0; i < panels; i++)
-          turn(d_block.block(step).panel(i), PANEL, both, PANEL, summed + i * PANEL * step, step);
+        rows_of(d_block.block(step), both, panels, summed, step);
         spread(runs, summed, head);
         if (!c.d_x) continue;
-        pack_columns([&](int64_t k) { return matrix + k * columns; }, both, p, by_columns);
-        rows_of(block.block(step), runs.count(), by_columns, both, columns, d_rows);
+        pack_rows(Matrix{matrix, 1, columns}, p, both, by_rows);
+        project<Start::zero>(by_rows, p, both, block.block(step), turned.block(columns), panels);
+        rows_of(turned.block(columns), p, panels, d_rows, columns);
         for (int64_t i = 0; i < runs.count(); i++) {
           float* to = const_cast<float*>(row(c.d_x, b, runs.at[i], head));
           for (int64_t k = 0; k < p; k++) to[k] += d_rows[i * columns + k];

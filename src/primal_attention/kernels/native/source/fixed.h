@@ -52,12 +52,12 @@ struct Fixed : Pass {
     Saved saved(*this, c.saved);
     Buffer own_weights(sets * sides * size), weights(sets * sides * size);
     const float* given = weights_of(c.saved ? saved.weights : own_weights);
-    Buffer w_in(inner * c.width), w_out(scores * columns);
-    pack_rows(c.w_in, c.width, 1, inner, c.width, w_in);
+    Buffer w_in(inner * c.width);
+    pack_rows(Matrix{c.w_in, c.width, 1}, inner, c.width, w_in, threads);
     for (int64_t i = 0; i < sets * sides; i++)
-      pack_rows(given + i * size, c.head_dim, 1, c.rank, c.head_dim, weights + i * size);
-    OutputMap map(c);
-    pack_columns([&](int64_t k) { return map.weight + k * columns; }, scores, columns, w_out);
+      pack_rows(Matrix{given + i * size, c.head_dim, 1}, c.rank, c.head_dim, weights + i * size);
+    OutputMap map(c, threads);
+    Buffer w_out = map.packed_columns();
     Buffer part_energy = zeros(positions.slots * scores), energy(c.batch * scores);
     // without a way back, a thread has memory for one tile
     std::vector<Worker> workers = this->workers(0, c.saved ? 0 : inner + sides + scores);
@@ -113,21 +113,20 @@ struct Fixed : Pass {
     int64_t n_all = round_up(n_in + n_out + n_bias + (shared ? sides * size : 0), 16);
     cut(n_all);
     Saved saved(*this, c.saved);
-    OutputMap map(c);
+    OutputMap map(c, threads);
     const float* given = c.weights ? c.weights : saved.weights;
-    Buffer weights(sets * sides * size), w_out(scores * c.width), w_in(inner * columns);
+    Buffer weights(sets * sides * size), w_out = map.packed_rows(), w_in(inner * c.width);
     for (int64_t i = 0; i < sets * sides; i++)
-      pack_rows(given + i * size, 1, c.head_dim, c.head_dim, c.rank, weights + i * size);
-    pack_rows(map.weight, columns, 1, scores, c.width, w_out);
-    pack_columns([&](int64_t k) { return c.w_in + k * c.width; }, inner, c.width, w_in);
-    Buffer sums = zeros(std::max<int64_t>(1, positions.chunks.size()) * n_all);
+      pack_rows(Matrix{given + i * size, 1, c.head_dim}, c.head_dim, c.rank, weights + i * size);
+    pack_rows(Matrix{c.w_in, 1, c.width}, c.width, inner, w_in, threads);
+    Buffer sums = sums_of_chunks(n_all);
     Buffer parts = zeros(shared ? 0 : positions.slots * sides * size);
     std::vector<Worker> workers = this->workers(0, inner);
 
     for_tiles([&](const Tile& tile, int64_t chunk, int64_t worker) {
       Worker& w = workers[worker];
       int64_t panels = tile.panels(), p = c.head_dim, s = c.rank;
-      float *own = sums + chunk * n_all, *d_b_out = own + n_in + n_out;
+      float *own = begin_sums(sums, n_all, chunk, tile), *d_b_out = own + n_in + n_out;
       float* d_weights = d_b_out + n_bias;
       if (!shared)
         d_weights = parts + positions.chunks[chunk].slot_of(tile.sample) * sides * size;
@@ -147,12 +146,13 @@ struct Fixed : Pass {
     });
     if (c.d_x) clear_ignored(c.d_x, c.type, c.width, c.ignore, c.batch * c.length);
 
-    total_of_chunks(sums, n_all);
-    for (int64_t k = 0; k < inner; k++)
-      std::copy_n(sums + k * columns, c.width, c.d_w_in + k * c.width);
+    total_of_chunks(sums, n_all, inner, columns, c.width, c.d_w_in);
+    total_of_chunks(sums + n_in, n_all, scores, columns, columns, sums + n_in);
+    int64_t rest = n_in + n_out;
+    total_of_chunks(sums + rest, n_all, 1, 0, n_all - rest, sums + rest);
     if (c.d_b_in) std::copy_n(sums + n_in + n_out + columns, inner, c.d_b_in);
     weights_backward(sums + n_in + n_out + n_bias, parts);
-    map.backward(c, sums + n_in, sums + n_in + n_out);
+    map.backward(sums + n_in, sums + n_in + n_out);
     std::fill_n(c.d_root, c.heads * c.rank, 0.0f);
     for (int64_t b = 0; b < c.batch; b++) energy_roots(b, saved.energy + b * scores);
   }

@@ -1,9 +1,11 @@
-// Memory of the passes. Up to KEPT bytes are kept from one call to the next: fresh pages from the
-// system cost as much as a fifth of a call.
+// Memory of the passes. Up to KEPT bytes in blocks below LARGE are kept from one call to the next:
+// fresh pages from the system cost as much as a fifth of a short call. Larger blocks come from the
+// system in large pages and go back at once, past the heap, in which they would leave holes.
 #pragma once
 
 #include <memory>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "products.h"
@@ -17,15 +19,42 @@ namespace primal {
 #if defined(PRIMAL_KEEP_NOTHING)  // so that a sanitizer sees every end
 constexpr size_t KEPT = 0;
 #else
-constexpr size_t KEPT = size_t{32} << 20;
+constexpr size_t KEPT = size_t{16} << 20;
 #endif
+constexpr size_t LARGE = size_t{4} << 20;
+
+// Ask for large pages: a long tensor is fresh from the system in nearly every call.
+inline void use_large_pages(void* data, size_t bytes) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+  constexpr uintptr_t page = size_t{2} << 20;
+  uintptr_t first = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
+  uintptr_t last = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
+  if (last > first) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+#else
+  (void)data, (void)bytes;
+#endif
+}
+
+struct Release {
+  size_t mapped = 0;  // bytes from the system, 0: from the heap
+  void operator()(char* data) const {
+#if defined(__linux__)
+    if (mapped) {
+      munmap(data, mapped);
+      return;
+    }
+#endif
+    delete[] data;
+  }
+};
 
 class Pool {
  public:
-  using Memory = std::unique_ptr<char[]>;
+  using Memory = std::unique_ptr<char[], Release>;
 
   // At least so many bytes; `size` becomes what there is.
   static Memory take(size_t& size) {
+    if (size >= LARGE) return fresh(size);
     {
       std::lock_guard<std::mutex> held(lock());
       auto best = free().end();
@@ -39,18 +68,29 @@ class Pool {
         return found;
       }
     }
-    return Memory(new char[size]);
+    return Memory(new char[size], Release{});
   }
 
   // The oldest make room.
   static void give(Memory memory, size_t size) {
-    if (size > KEPT) return;
+    if (size >= LARGE || size > KEPT) return;
     std::lock_guard<std::mutex> held(lock());
     free().push_back({std::move(memory), size}), total() += size;
     while (total() > KEPT) total() -= free().front().size, free().erase(free().begin());
   }
 
  private:
+  static Memory fresh(size_t size) {
+#if defined(__linux__) && !defined(PRIMAL_KEEP_NOTHING)
+    void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) throw std::bad_alloc();
+    use_large_pages(data, size);
+    return Memory(static_cast<char*>(data), Release{size});
+#else
+    return Memory(new char[size], Release{});
+#endif
+  }
+
   struct Block {
     Memory memory;
     size_t size;
@@ -81,17 +121,5 @@ class Buffer {
   Pool::Memory memory_;
   float* data_;
 };
-
-// Ask for large pages: a long tensor is fresh from the system in nearly every call.
-inline void use_large_pages(void* data, size_t bytes) {
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-  constexpr uintptr_t page = size_t{2} << 20;
-  uintptr_t first = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
-  uintptr_t last = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
-  if (last > first) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
-#else
-  (void)data, (void)bytes;
-#endif
-}
 
 }  // namespace primal

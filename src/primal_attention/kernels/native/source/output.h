@@ -1,111 +1,98 @@
 // The linear map from scores to the output: W_c and the output projection in one, and back.
+//
+// Its matrices are blocks: the outputs o < d are the positions, filled up with zeros to panels.
 #pragma once
 
 #include "call.h"
 
 namespace primal {
 
-template <int rows>
-PRIMAL_INLINE void multiply_panel(const float* a, int64_t a_row, int64_t a_inner, const float* b,
-                                  int64_t b_row, int64_t inner, float* to, int64_t to_row) {
-  vec sum[rows][2];
-  for (int i = 0; i < rows; i++)
-    sum[i][0] = load(to + i * to_row), sum[i][1] = load(to + i * to_row + WIDTH);
-  for (int64_t k = 0; k < inner; k++, a += a_inner, b += b_row) {
-    vec left = load(b), right = load(b + WIDTH);
-    for (int i = 0; i < rows; i++) {
-      vec factor = all(a[i * a_row]);
-      sum[i][0] += factor * left, sum[i][1] += factor * right;
-    }
-  }
-  for (int i = 0; i < rows; i++)
-    store(to + i * to_row, sum[i][0]), store(to + i * to_row + WIDTH, sum[i][1]);
-}
+class OutputMap {
+ public:
+  Buffer bias;  // (columns), columns = d filled up to a multiple of PANEL
 
-// to (rows, columns) += a (rows, inner) b (inner, columns); rows of b and `to` are apart by a stride,
-// and columns are a multiple of PANEL.
-static void multiply(const float* a, int64_t a_row, int64_t a_inner, const float* b, int64_t b_row,
-                     int64_t rows, int64_t inner, int64_t columns, float* to, int64_t to_row) {
-  Groups groups(rows, ROWS);
-  for (int64_t i = 0; i < groups.count; i++) {
-    int size = groups.size(i);
-    with_constant<ROWS>(size, [&](auto n) {
-      for (int64_t j = 0; j < columns; j += PANEL)
-        multiply_panel<n>(a, a_row, a_inner, b + j, b_row, inner, to + j, to_row);
+  OutputMap(const Call& call, int64_t all_threads)
+      : bias(round_up(call.width, PANEL)), c(call), p(c.head_dim), s(c.rank), inner(c.heads * p),
+        scores(2 * c.heads * s), panels(round_up(c.width, PANEL) / PANEL),
+        threads(p * scores * c.width < PARALLEL ? 1 : all_threads),
+        turned(inner * panels * PANEL), made(scores * panels * PANEL) {
+    parallel(c.heads, threads, [&](int64_t head, int64_t) {
+      Buffer maps(2 * s * p);
+      Block from = head_of(turned, head);
+      for (int64_t i = 0; i < panels; i++) {
+        if (outputs(i) < PANEL) std::fill_n(from.panel(i), p * PANEL, 0.0f);
+        transpose(c.out_w + i * PANEL * inner + head * p, inner, outputs(i), p, from.panel(i),
+                  PANEL);
+      }
+      for (int side = 0; side < 2; side++) {
+        pack_rows(Matrix{c.concat_w + side * s, 1, 2 * s}, s, p, maps);
+        project<Start::zero>(maps, s, p, from, weight().rows_from((side * c.heads + head) * s),
+                             panels);
+      }
     });
-    a += size * a_row, to += size * to_row;
-  }
-}
-
-struct OutputMap {
-  int64_t width, heads, head_dim, rank, scores, columns;
-  Buffer weight;  // (2 h s, columns), columns = d filled up to a multiple of PANEL
-  Buffer bias;    // (columns)
-  Buffer turned;  // (h p, columns): the output projection, transposed
-
-  explicit OutputMap(const Call& c)
-      : width(c.width), heads(c.heads), head_dim(c.head_dim), rank(c.rank),
-        scores(2 * c.heads * c.rank), columns(round_up(c.width, PANEL)),
-        weight(scores * columns), bias(columns), turned(heads * head_dim * columns) {
-    int64_t inner = heads * head_dim;
-    std::fill_n(static_cast<float*>(weight), scores * columns, 0.0f);
-    std::fill_n(static_cast<float*>(bias), columns, 0.0f);
-    std::fill_n(static_cast<float*>(turned), inner * columns, 0.0f);
-    transpose(c.out_w, inner, width, inner, turned, columns);
-    for (int64_t z = 0; z < 2 * heads; z++)
-      multiply(c.concat_w + z / heads * rank, 1, 2 * rank, head(z % heads), columns, rank, head_dim,
-               columns, side(weight, z), columns);
-    if (c.out_b) std::copy_n(c.out_b, width, static_cast<float*>(bias));
-    for (int64_t k = 0; c.concat_b && k < inner; k++)
-      for (int64_t o = 0; o < width; o++)
-        bias[o] += turned[k * columns + o] * c.concat_b[k % head_dim];
+    std::fill_n(static_cast<float*>(bias), panels * PANEL, 0.0f);
+    if (c.out_b) std::copy_n(c.out_b, c.width, static_cast<float*>(bias));
+    for (int64_t head = 0; c.concat_b && head < c.heads; head++)
+      project<Start::sum>(c.concat_b, 1, p, head_of(turned, head), bias.block(1), panels);
   }
 
-  float* head(int64_t i) const { return turned + i * head_dim * columns; }
-  float* side(float* matrix, int64_t z) const { return matrix + z * rank * columns; }
+  // (2 h s) rows.
+  Block weight() const { return made.block(scores); }
 
-  // From the gradients of weight and bias to those of the parameters.
-  void backward(const Call& c, float* d_weight, const float* d_bias) const {
-    int64_t inner = heads * head_dim;
-    std::fill_n(c.d_concat_w, head_dim * 2 * rank, 0.0f);
-    Buffer d_turned(inner * columns);
-    std::fill_n(static_cast<float*>(d_turned), inner * columns, 0.0f);
-    if (c.d_out_b) std::copy_n(d_bias, width, c.d_out_b);
-    if (c.d_concat_b) std::fill_n(c.d_concat_b, head_dim, 0.0f);
-    for (int64_t z = 0; z < 2 * heads; z++) {
-      multiply(c.concat_w + z / heads * rank, 2 * rank, 1, side(d_weight, z), columns, head_dim,
-               rank, columns, d_turned + z % heads * head_dim * columns, columns);
-      for (int64_t k = 0; k < head_dim; k++)
-        add_dots(side(d_weight, z), head(z % heads) + k * columns,
-                 c.d_concat_w + k * 2 * rank + z / heads * rank);
+  // The same, packed by rows for `project`, and its transpose.
+  Buffer packed_rows() const {
+    Buffer packed(scores * c.width);
+    auto at = [&](int64_t k, int64_t o) { return *weight().at(k, o); };
+    pack_rows(at, scores, c.width, packed, threads);
+    return packed;
+  }
+  Buffer packed_columns() const {
+    Buffer packed(scores * c.width);
+    auto at = [&](int64_t o, int64_t k) { return *weight().at(k, o); };
+    pack_rows(at, c.width, scores, packed, threads);
+    return packed;
+  }
+
+  // From the gradients of weight, (2 h s, columns) row by row, and bias to those of the parameters.
+  void backward(const float* d_weight, const float* d_bias) const {
+    int64_t rows = 2 * s + 1, columns = panels * PANEL;  // the last row is that of the bias
+    Buffer parts(c.heads * p * rows);
+    parallel(c.heads, threads, [&](int64_t head, int64_t) {
+      Buffer maps(p * rows), given(rows * columns), d_turned(p * columns);
+      float* part = parts + head * p * rows;
+      auto row = [&](int64_t k) {
+        return k == 2 * s ? d_bias : d_weight + ((k / s * c.heads + head) * s + k % s) * columns;
+      };
+      pack_columns(row, rows, columns, given);
+      auto concat = [&](int64_t k, int64_t a) {
+        return a < 2 * s ? c.concat_w[k * 2 * s + a] : c.concat_b ? c.concat_b[k] : 0.0f;
+      };
+      pack_rows(concat, p, rows, maps);
+      project<Start::zero>(maps, p, rows, given.block(rows), d_turned.block(p), panels);
+      for (int64_t i = 0; i < panels; i++)
+        transpose(d_turned.block(p).panel(i), PANEL, p, outputs(i),
+                  c.d_out_w + i * PANEL * inner + head * p, inner);
+      std::fill_n(part, p * rows, 0.0f);
+      add_inner(head_of(turned, head), p, given.block(rows), rows, panels, part);
+    });
+    for (int64_t head = 1; head < c.heads; head++)
+      for (int64_t k = 0; k < p * rows; k++) parts[k] += parts[head * p * rows + k];
+    for (int64_t k = 0; k < p; k++) {
+      std::copy_n(parts + k * rows, 2 * s, c.d_concat_w + k * 2 * s);
+      if (c.d_concat_b) c.d_concat_b[k] = parts[k * rows + 2 * s];
     }
-    for (int64_t k = 0; k < inner; k++) {
-      if (c.concat_b)
-        for (int64_t o = 0; o < width; o++)
-          d_turned[k * columns + o] += c.concat_b[k % head_dim] * d_bias[o];
-      if (c.d_concat_b) c.d_concat_b[k % head_dim] += dot(turned + k * columns, d_bias);
-    }
-    transpose(d_turned, columns, inner, width, c.d_out_w, inner);
+    if (c.d_out_b) std::copy_n(d_bias, c.width, c.d_out_b);
   }
 
  private:
-  // to (s) += the products of the rows of a matrix with b.
-  void add_dots(const float* matrix, const float* b, float* to) const {
-    for (int64_t a = 0; a < rank; a += 4)
-      with_constant<4>(static_cast<int>(std::min<int64_t>(4, rank - a)), [&](auto n) {
-        vec sum[n] = {};
-        for (int64_t i = 0; i < columns; i += WIDTH) {
-          vec value = load(b + i);
-          for (int j = 0; j < n; j++) sum[j] += value * load(matrix + (a + j) * columns + i);
-        }
-        for (int j = 0; j < n; j++) to[a + j] += sum_of_lanes(sum[j]);
-      });
-  }
+  const Call& c;
+  int64_t p, s, inner, scores, panels, threads;
+  Buffer turned;  // the output projection, p rows for each head
+  Buffer made;
 
-  float dot(const float* a, const float* b) const {
-    vec sum{};
-    for (int64_t i = 0; i < columns; i += WIDTH) sum += load(a + i) * load(b + i);
-    return sum_of_lanes(sum);
+  int64_t outputs(int64_t panel) const { return std::min<int64_t>(PANEL, c.width - panel * PANEL); }
+  Block head_of(float* data, int64_t head) const {
+    return {data + head * p * panels * PANEL, p * PANEL};
   }
 };
 

@@ -12,6 +12,9 @@ namespace primal {
 using Team = void (*)(void (*)(void*), void*, unsigned, unsigned);
 inline Team team = nullptr;
 
+// From so many products on, further threads pay.
+constexpr int64_t PARALLEL = int64_t{1} << 22;
+
 // f(task, worker) for all tasks; no two threads share a worker, 0 <= worker < threads.
 template <class F>
 void parallel(int64_t tasks, int64_t threads, F&& f) {

@@ -4,18 +4,16 @@
 #include "call.h"
 #include "feature_maps.h"
 #include "output.h"
-#include "parallel.h"
 
 namespace primal {
 
-// Positions of a tile: what a tile needs at a time stays in the second cache.
+// Positions of a tile: what a tile needs at a time stays in the second cache. A short sequence of
+// wide rows is worth two threads, hence two tiles.
 inline int64_t tile_size(const Call& c) {
   if (c.causal) return 32;  // within a tile all pairs of positions are treated
-  return c.width <= 128 ? 192 : 128;
+  if (c.width <= 128) return 192;
+  return c.batch * c.length <= 128 ? 64 : 128;
 }
-
-// From so many products on, further threads pay.
-constexpr int64_t PARALLEL = int64_t{1} << 22;
 
 constexpr int64_t CHUNKS = 16;  // at most, so at most so many threads help
 
@@ -51,11 +49,13 @@ struct Pass {
     threads = work < PARALLEL ? 1 : std::max<int64_t>(1, std::min(c.threads, CHUNKS));
   }
 
-  // One chunk for each `numbers` that are kept for the way back: chunks have sums of their own,
-  // which must not need more memory than that. Two at least, for two threads.
+  // About one chunk for each `numbers` that are kept for the way back: chunks have sums of their
+  // own, which must not need much more memory than that. A power of two, so that threads have
+  // equal shares.
   void cut(int64_t numbers) {
-    int64_t kept = positions.padded * (inner + scores);
-    positions.cut(std::clamp<int64_t>(kept / std::max<int64_t>(1, numbers), 2, CHUNKS));
+    int64_t kept = positions.padded * (inner + scores), count = 2;
+    while (count < CHUNKS && 3 * count * numbers <= 2 * kept) count *= 2;
+    positions.cut(count);
   }
 
   // What one thread works with; `found` and `gradients` have so many channels.
@@ -103,13 +103,30 @@ struct Pass {
       }
   }
 
-  // The sum over chunks of `count` numbers each, into those of the first.
-  void total_of_chunks(float* parts, int64_t count) const {
-    int64_t slice = (count + threads - 1) / threads;
-    parallel(threads, threads, [&](int64_t first, int64_t) {
-      int64_t last = std::min(count, (first + 1) * slice);
-      for (size_t i = 1; i < positions.chunks.size(); i++)
-        for (int64_t k = first * slice; k < last; k++) parts[k] += parts[i * count + k];
+  // Memory for the sums of chunks, `count` numbers each. A chunk clears its own (`begin_sums`).
+  Buffer sums_of_chunks(int64_t count) const {
+    return positions.chunks.empty() ? zeros(count) : Buffer(positions.chunks.size() * count);
+  }
+  float* begin_sums(float* sums, int64_t count, int64_t chunk, const Tile& tile) const {
+    float* own = sums + chunk * count;
+    if (number_of(tile) == positions.chunks[chunk].first_tile) std::fill_n(own, count, 0.0f);
+    return own;
+  }
+
+  // to (rows, width) = the total over chunks of the rows (columns) at `sums`, those of a chunk
+  // `count` numbers after those of the one before it.
+  void total_of_chunks(const float* sums, int64_t count, int64_t rows, int64_t columns,
+                       int64_t width, float* to) const {
+    constexpr int64_t TOGETHER = 16;
+    int64_t tasks = (rows + TOGETHER - 1) / TOGETHER;
+    parallel(tasks, threads, [&](int64_t task, int64_t) {
+      for (int64_t row = task * TOGETHER; row < std::min(rows, (task + 1) * TOGETHER); row++) {
+        const float* from = sums + row * columns;
+        float* out = to + row * width;
+        std::copy_n(from, width, out);
+        for (size_t i = 1; i < positions.chunks.size(); i++)
+          for (int64_t k = 0; k < width; k++) out[k] += from[i * count + k];
+      }
     });
   }
 
@@ -181,10 +198,12 @@ struct Pass {
       project<Start::zero>(w_in, inner, c.width, x, to, panels);
   }
 
-  // The output rows of a tile; w_out (2 h s, columns) packed by columns.
+  // The output rows of a tile; w_out^T (d, 2 h s) packed by rows.
   void emit(const Tile& tile, Block score, const float* w_out, const float* bias, Worker& w) const {
     if (c.keep) drop(score, w.used.block(scores), tile), score = w.used.block(scores);
-    rows_of(score, tile.count, w_out, scores, columns, w.out, bias);
+    Block made = w.turned.block(columns);
+    project<Start::bias>(w_out, c.width, scores, score, made, tile.panels(), bias);
+    rows_of(made, c.width, tile.panels(), w.out, columns);
     scatter(w.out, columns, c.width, c.out, c.type, positions, tile);
   }
 
@@ -203,7 +222,7 @@ struct Pass {
     return found;
   }
 
-  // Back through linear maps of x, packed by columns, from the gradients (rows) of what they made:
+  // Back through linear maps of x, W^T packed by rows, from the gradients (rows) of what they made:
   // adds to that of the maps, d_w (rows, columns), and writes that of x after `mend` has changed it
   // in `w.out`.
   template <class F>
@@ -213,7 +232,9 @@ struct Pass {
     pack_columns(w.rows, tile.count, c.width, w.packed);
     add_outer(gradients, rows, w.packed, tile.count, columns, d_w);
     if (!c.d_x) return;
-    rows_of(gradients, tile.count, maps, rows, columns, w.out);
+    Block made = w.turned.block(columns);
+    project<Start::zero>(maps, c.width, rows, gradients, made, tile.panels());
+    rows_of(made, c.width, tile.panels(), w.out, columns);
     mend();
     scatter(w.out, columns, c.width, c.d_x, c.type, positions, tile);
   }

@@ -5,6 +5,7 @@
 // write panels from one end to the other, whatever the number of channels.
 #pragma once
 
+#include "parallel.h"
 #include "vectors.h"
 
 namespace primal {
@@ -31,6 +32,7 @@ struct Groups {
     if (count) small = rows / count, larger = rows % count;
   }
   int size(int64_t i) const { return static_cast<int>(small + (i < larger)); }
+  int64_t first(int64_t i) const { return i * small + (i < larger ? i : larger); }
 };
 
 // Call f with a constant that equals n, 1 <= n <= most.
@@ -43,16 +45,23 @@ PRIMAL_INLINE void with_constant(int n, F&& f) {
 
 // -- block = matrix block --------------------------------------------------------------------------
 
-// matrix (rows, inner) with any strides, groups of rows together, for `project`.
-static void pack_rows(const float* matrix, int64_t by_row, int64_t by_inner, int64_t rows,
-                      int64_t inner, float* out) {
+// A matrix with any strides.
+struct Matrix {
+  const float* data;
+  int64_t by_row, by_column;
+  float operator()(int64_t row, int64_t k) const { return data[row * by_row + k * by_column]; }
+};
+
+// `at(row, k)` for k < inner, groups of rows together, for `project`.
+template <class At>
+static void pack_rows(const At& at, int64_t rows, int64_t inner, float* out, int64_t threads = 1) {
   Groups groups(rows, ROWS);
-  for (int64_t i = 0; i < groups.count; i++) {
-    int size = groups.size(i);
+  parallel(groups.count, threads, [&](int64_t i, int64_t) {
+    int64_t first = groups.first(i), last = first + groups.size(i);
+    float* to = out + first * inner;
     for (int64_t k = 0; k < inner; k++)
-      for (int j = 0; j < size; j++) *out++ = matrix[j * by_row + k * by_inner];
-    matrix += size * by_row;
-  }
+      for (int64_t row = first; row < last; row++) *to++ = at(row, k);
+  });
 }
 
 enum class Start { zero, bias, sum };
@@ -124,6 +133,12 @@ static void turn(const float* from, int64_t from_stride, int64_t rows, int64_t c
     }
 }
 
+// to (positions, stride) = a block of `channels`, filled up to whole vectors.
+static void rows_of(Block from, int64_t channels, int64_t panels, float* to, int64_t stride) {
+  for (int64_t i = 0; i < panels; i++)
+    turn(from.panel(i), PANEL, channels, PANEL, to + i * PANEL * stride, stride);
+}
+
 // The same for any number of columns: nothing beyond them is read or written.
 static void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns,
                       float* to, int64_t to_stride) {
@@ -134,12 +149,10 @@ static void transpose(const float* from, int64_t from_stride, int64_t rows, int6
       to[k * to_stride + i] = from[i * from_stride + k];
 }
 
-// -- rows = block^T matrix -------------------------------------------------------------------------
-
-constexpr int64_t INNER = 128;  // so many rows of a panel of columns stay in the first cache
+// -- matrix += block rows --------------------------------------------------------------------------
 
 // `row(k)` for k < inner, each of `columns` floats (and a multiple of PANEL in the result), in
-// panels of columns: for `rows_of` and `add_outer`.
+// panels of columns: for `add_outer`.
 template <class Row>
 static void pack_columns(const Row& row, int64_t inner, int64_t columns, float* out) {
   for (int64_t first = 0; first < columns; first += PANEL)
@@ -152,65 +165,6 @@ static void pack_columns(const Row& row, int64_t inner, int64_t columns, float* 
       }
     }
 }
-
-template <int rows, Start start>
-PRIMAL_INLINE void rows_of_panel(const float* from, const float* packed, int64_t inner, float* to,
-                                 int64_t to_stride, const float* bias) {
-  vec sum[rows][2];
-  for (int i = 0; i < rows; i++) {
-    if (start == Start::zero) sum[i][0] = sum[i][1] = vec{};
-    if (start == Start::bias) sum[i][0] = load(bias), sum[i][1] = load(bias + WIDTH);
-    if (start == Start::sum)
-      sum[i][0] = load(to + i * to_stride), sum[i][1] = load(to + i * to_stride + WIDTH);
-  }
-  for (int64_t k = 0; k < inner; k++, from += PANEL, packed += PANEL) {
-    vec left = load(packed), right = load(packed + WIDTH);
-    for (int i = 0; i < rows; i++) {
-      vec a = all(from[i]);
-      sum[i][0] += a * left, sum[i][1] += a * right;
-    }
-  }
-  for (int i = 0; i < rows; i++)
-    store(to + i * to_stride, sum[i][0]), store(to + i * to_stride + WIDTH, sum[i][1]);
-}
-
-template <Start start>
-static void rows_of_part(Block from, int64_t positions, const float* packed, int64_t packed_inner,
-                         int64_t inner, int64_t columns, float* to, const float* bias) {
-  for (int64_t first = 0; first < columns; first += PANEL, packed += PANEL * packed_inner)
-    for (int64_t m = 0; m < positions; m += PANEL) {
-      Groups groups(positions - m < PANEL ? positions - m : PANEL, ROWS);
-      float* out = to + m * columns + first;
-      const float* in = from.panel(m / PANEL);
-      for (int64_t i = 0; i < groups.count; i++) {
-        int size = groups.size(i);
-        with_constant<ROWS>(size, [&](auto n) {
-          rows_of_panel<n, start>(in, packed, inner, out, columns, bias + first);
-        });
-        in += size, out += size * columns;
-      }
-    }
-}
-
-// to (positions, columns) = from^T (positions, inner) matrix (inner, columns) + bias; columns and
-// bias (or nullptr) are filled up to a multiple of PANEL.
-static void rows_of(Block from, int64_t positions, const float* packed, int64_t inner,
-                    int64_t columns, float* to, const float* bias = nullptr) {
-  static const float none[1] = {};
-  for (int64_t k = 0; k < inner; k += INNER) {
-    int64_t part = inner - k < INNER ? inner - k : INNER;
-    Block rows = from.rows_from(k);
-    const float* matrix = packed + k * PANEL;
-    if (k > 0)
-      rows_of_part<Start::sum>(rows, positions, matrix, inner, part, columns, to, none);
-    else if (bias)
-      rows_of_part<Start::bias>(rows, positions, matrix, inner, part, columns, to, bias);
-    else
-      rows_of_part<Start::zero>(rows, positions, matrix, inner, part, columns, to, none);
-  }
-}
-
-// -- matrix += block rows --------------------------------------------------------------------------
 
 template <int rows>
 PRIMAL_INLINE void add_outer_panel(Block from, int64_t positions, const float* packed, float* to,

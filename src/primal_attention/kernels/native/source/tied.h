@@ -21,13 +21,14 @@ struct Tied : Pass {
   static constexpr bool positive = Feature::positive;
   int64_t rows, size;  // of S_z, and all its numbers
   int64_t states;      // sets of P: one for each sample, or for each tile of a causal layer
+  int64_t channels;    // of the features that are kept, with or without dual variables
   Within<Feature> within;
 
   // parts of `saved`
   struct Saved {
     float *features, *inverse, *factor, *scores, *sums, *weights, *energy;
     Saved(const Tied& t, float* at) {
-      features = at, at += t.positions.padded * (t.inner + t.scores);
+      features = at, at += t.positions.padded * t.channels;
       inverse = at, at += t.positions.padded * t.sides;
       factor = at, at += positive ? t.positions.padded : 0;  // f
       scores = at, at += t.c.causal ? t.positions.padded * t.scores : 0;
@@ -39,18 +40,19 @@ struct Tied : Pass {
 
   explicit Tied(const Call& call)
       : Pass(call), rows(c.rank + positive), size(rows * c.head_dim),
-        states(c.causal ? positions.tiles.size() : c.batch), within(*this, rows) {}
+        states(c.causal ? positions.tiles.size() : c.batch), channels(inner + scores),
+        within(*this, rows) {}
 
   int64_t saved_size() const {
-    int64_t channels = inner + scores + sides + positive + (c.causal ? scores : 0);
+    int64_t all_channels = channels + sides + positive + (c.causal ? scores : 0);
     // whole vectors are read at the end of the weights
-    return positions.padded * channels + (c.batch + states) * sides * size + c.batch * scores +
+    return positions.padded * all_channels + (c.batch + states) * sides * size + c.batch * scores +
            WIDTH;
   }
 
   int64_t other(int64_t z) const { return (z + c.heads) % sides; }
   Block features_of(const Saved& saved, const Tile& tile) const {
-    return {saved.features + tile.at * (inner + scores), (inner + scores) * PANEL};
+    return {saved.features + tile.at * channels, channels * PANEL};
   }
   Block inverse_of(const Saved& saved, const Tile& tile) const {
     return {saved.inverse + tile.at * sides, sides * PANEL};
@@ -86,11 +88,12 @@ struct Tied : Pass {
 
   void forward() {
     cut(size * sides);
+    if (!c.saved && !c.causal) channels = inner;  // the sums need dual variables, the scores not
     Buffer own(c.saved ? 0 : saved_size());
     Saved saved(*this, c.saved ? c.saved : own);
     Buffer w_in(inner * c.width), w_dual(scores * c.width);
-    pack_rows(c.w_in, c.width, 1, inner, c.width, w_in);
-    pack_rows(c.w_dual, c.width, 1, scores, c.width, w_dual);
+    pack_rows(Matrix{c.w_in, c.width, 1}, inner, c.width, w_in, threads);
+    pack_rows(Matrix{c.w_dual, c.width, 1}, scores, c.width, w_dual, threads);
     Buffer parts = zeros(c.causal ? 0 : positions.slots * sides * size);
     Buffer part_energy = zeros(positions.slots * scores);
     std::vector<Worker> workers = this->workers(rows, 0, c.causal ? within.size() : 0);
@@ -108,9 +111,8 @@ struct Tied : Pass {
     else
       sums_of_samples(saved, parts);
 
-    OutputMap map(c);
-    Buffer w_out(scores * columns);
-    pack_columns([&](int64_t k) { return map.weight + k * columns; }, scores, columns, w_out);
+    OutputMap map(c, threads);
+    Buffer w_out = map.packed_columns();
     for_tiles([&](const Tile& tile, int64_t chunk, int64_t worker) {
       Worker& w = workers[worker];
       Block score = scores_of(saved, tile, w);
@@ -135,7 +137,8 @@ struct Tied : Pass {
   void sum_tile(const Saved& saved, const Tile& tile, const float* w_in, const float* w_dual,
                 Worker& w, float* sums) const {
     int64_t panels = tile.panels(), p = c.head_dim, s = c.rank;
-    Block phi = features_of(saved, tile), dual = phi.rows_from(inner);
+    Block phi = features_of(saved, tile);
+    Block dual = channels > inner ? phi.rows_from(inner) : w.d_scores.block(scores);
     Block inverse = inverse_of(saved, tile), x = turned_rows(tile, w);
     project<Start::zero>(w_dual, scores, c.width, x, dual, panels);
     if (positive) make_unit_rows(x, c.width, panels, factor_of_rows(saved, tile));
@@ -265,10 +268,8 @@ struct Tied : Pass {
     int64_t n_all = round_up(n_in + n_out + columns + inner, 16);
     cut(n_all);
     Saved saved(*this, c.saved);
-    OutputMap map(c);
-    Buffer w_out(scores * c.width);
-    pack_rows(map.weight, columns, 1, scores, c.width, w_out);
-    Buffer sums = zeros(std::max<int64_t>(1, positions.chunks.size()) * n_all);
+    OutputMap map(c, threads);
+    Buffer w_out = map.packed_rows(), sums = sums_of_chunks(n_all);
     int64_t du_rows = sides * rows;
     Buffer du_all(positions.padded * du_rows), dots_all(positive ? 0 : positions.padded * sides);
     Buffer parts = zeros((c.causal ? states : positions.slots) * sides * size);
@@ -283,7 +284,7 @@ struct Tied : Pass {
     // Back through the scores: the gradient of P is complete only after all tiles.
     for_tiles([&](const Tile& tile, int64_t chunk, int64_t worker) {
       Worker& w = workers[worker];
-      float* own = sums + chunk * n_all;
+      float* own = begin_sums(sums, n_all, chunk, tile);
       int64_t panels = tile.panels();
       Block score = scores_of(saved, tile, w);
       if (!c.causal) scores_again(saved, tile, w, score);
@@ -309,11 +310,11 @@ struct Tied : Pass {
       for (int64_t b = 0; b < c.batch; b++) sums_backward(saved, parts, b, own_sums);
 
     // Back through the sums: `h phi^T` gives dphi = dS^T h and dh = dS phi.
-    Buffer w_in((inner + scores) * columns);
-    auto row = [&](int64_t k) {
-      return k < inner ? c.w_in + k * c.width : c.w_dual + (k - inner) * c.width;
+    Buffer w_in((inner + scores) * c.width);
+    auto at = [&](int64_t o, int64_t k) {
+      return k < inner ? c.w_in[k * c.width + o] : c.w_dual[(k - inner) * c.width + o];
     };
-    pack_columns(row, inner + scores, c.width, w_in);
+    pack_rows(at, c.width, inner + scores, w_in, threads);
     for_tiles([&](const Tile& tile, int64_t chunk, int64_t worker) {
       Worker& w = workers[worker];
       float* own = sums + chunk * n_all;
@@ -356,13 +357,13 @@ struct Tied : Pass {
     });
     if (c.d_x) clear_ignored(c.d_x, c.type, c.width, c.ignore, c.batch * c.length);
 
-    total_of_chunks(sums, n_all);
-    for (int64_t k = 0; k < inner; k++)
-      std::copy_n(sums + k * columns, c.width, c.d_w_in + k * c.width);
-    for (int64_t k = 0; k < scores; k++)
-      std::copy_n(sums + (inner + k) * columns, c.width, c.d_w_dual + k * c.width);
+    int64_t n_qk = inner * columns, rest = n_in + n_out;
+    total_of_chunks(sums, n_all, inner, columns, c.width, c.d_w_in);
+    total_of_chunks(sums + n_qk, n_all, scores, columns, c.width, c.d_w_dual);
+    total_of_chunks(sums + n_in, n_all, scores, columns, columns, sums + n_in);
+    total_of_chunks(sums + rest, n_all, 1, 0, n_all - rest, sums + rest);
     if (c.d_b_in) std::copy_n(sums + n_in + n_out + columns, inner, c.d_b_in);
-    map.backward(c, sums + n_in, sums + n_in + n_out);
+    map.backward(sums + n_in, sums + n_in + n_out);
     std::fill_n(c.d_root, c.heads * c.rank, 0.0f);
     for (int64_t b = 0; b < c.batch; b++) energy_roots(b, saved.energy + b * scores);
   }

@@ -43,6 +43,7 @@ struct Positions {
     for (int64_t b = 0; b < batch; b++) {
       int64_t count = (valid[b] + most - 1) / most;
       if (!count) continue;
+      if (count > 1 && count < 16) count = round_up(count, 2);  // equal shares for two threads
       int64_t size = round_up((valid[b] + count - 1) / count, PANEL);
       for (int64_t first = 0; first < valid[b]; first += size) {
         tiles.push_back({b, first, std::min(size, valid[b] - first), padded});

@@ -29,7 +29,7 @@ struct Within {
     make_kernel(phi, key, width, panels, kernel);
     for (int64_t i = 0; positive && i < panels; i++)
       add_channels(kernel.panel(i), (i + 1) * PANEL, found.panel(i) + rank * PANEL);
-    turn_block(dual, rank, panels, by_position, stride);
+    rows_of(dual, rank, panels, by_position, stride);
     // a later NaN or infinity must not reach earlier positions as 0 * NaN or 0 * inf; later ones
     // get it from the kernel
     for (int64_t i = 0; i < panels * PANEL * stride; i++)
@@ -47,14 +47,14 @@ struct Within {
 
     make_kernel(phi, key, width, panels, kernel);
     turn_kernel(kernel, panels, turned);
-    turn_block(du, rank, panels, by_position, stride);
+    rows_of(du, rank, panels, by_position, stride);
     add_later(by_position, stride, rank, panels, turned, d_dual);
 
     make_kernel(du, dual, rank, panels, kernel, positive ? rank : -1);  // dK
     turn_kernel(kernel, panels, turned);
-    turn_block(key, width, panels, by_position, stride);
+    rows_of(key, width, panels, by_position, stride);
     add_earlier(by_position, stride, width, panels, kernel, d_phi);
-    turn_block(phi, width, panels, by_position, stride);
+    rows_of(phi, width, panels, by_position, stride);
     add_later(by_position, stride, width, panels, turned, d_key);
   }
 
@@ -105,12 +105,6 @@ struct Within {
       for (int64_t j = 0; j < channels; j++) sum += load(panel + j * PANEL + half);
       store(to + half, sum);
     }
-  }
-
-  // to[position][channel], positions apart by a stride.
-  static void turn_block(Block from, int64_t channels, int64_t panels, float* to, int64_t stride) {
-    for (int64_t i = 0; i < panels; i++)
-      turn(from.panel(i), PANEL, channels, PANEL, to + i * PANEL * stride, stride);
   }
 
   static void turn_kernel(Block from, int64_t panels, Block to) {

@@ -9,6 +9,7 @@ Kernels are drawn once and never trained, after Hydra (Dempster, Schmidt, Webb: 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -150,7 +151,7 @@ class Workspace:
 
     def get(self, name: str, *shape: int) -> Tensor:
         """An uninitialised float32 tensor; the one of the same name before is overwritten."""
-        size = int(np.prod(shape))
+        size = math.prod(shape)
         buffer = self._buffers.get(name)
         if buffer is None or len(buffer) < size:
             buffer = self._buffers[name] = torch.empty(size, dtype=torch.float32)

@@ -96,8 +96,8 @@ class RocketEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
         """Fits the model; the scores (cases, c) of left-out cases."""
         settings = self._settings()
         with threads(settings.threads):
-            self.model_, left_out = fit_model(settings, cases, targets, weigh)
-        return left_out
+            self.model_, unseen = fit_model(settings, cases, targets, weigh)
+        return unseen.alone
 
     def _scores(self, X: Any) -> Tensor:
         """(cases, c)"""

@@ -108,7 +108,7 @@ def _fit_biases(
 
 def _quantiles(z: Tensor, at: Tensor) -> Tensor:
     """The quantiles `at` (G, K, BIASES) of z (G, K, n) along its last dimension."""
-    ordered = z.sort(2).values
+    ordered = torch.from_numpy(np.sort(z.numpy(), 2))  # several times as fast as torch's
     place = at * (z.shape[2] - 1)
     low, high = ordered.gather(2, place.floor().long()), ordered.gather(2, place.ceil().long())
     return torch.lerp(low, high, place.frac().float())

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ....tasks.series import Floats, SeriesSet
+from ....tasks.series import Floats, Integers, SeriesSet
 from ..parameters import check_integer, plain, seed_of
 from .features import Extractor
 from .pooling import PARTS
-from .ridge import Ridge, Scaling, fit_ridge
+from .ridge import Ridge, Scaling, Unseen, fit_ridge
 
 FEATURES = 2**25  # numbers of features that are held at once beside those of the landmarks
 
@@ -71,11 +71,12 @@ def fit_model(
     cases: SeriesSet,
     targets: Tensor,
     weigh: Callable[[Tensor, Tensor], Tensor],
-) -> tuple[RocketModel, Tensor]:
+    folds: Sequence[Integers] = (),
+) -> tuple[RocketModel, Unseen]:
     """The model and its scores (N, c) of left-out cases, for targets (N, c).
 
     `weigh` gives the weights of the parts for the left-out scores (parts, N, c) and the targets,
-    both in one order of the cases.
+    both in one order of the cases. What is said of folds has weights of its own.
     """
     extractor = Extractor.fit(
         cases,
@@ -94,15 +95,24 @@ def fit_model(
         scalings[part] = Scaling.fit(features)
         scaled[part] = scalings[part].apply_(features)
     others = _products(extractor, series[settings.landmarks :], scaled, scalings)
-    ridges, left_out = {}, []
-    for part in settings.parts:
-        ridge, scores = fit_ridge(scaled.pop(part), scalings[part], ordered, others.get(part))
-        ridges[part] = ridge
-        left_out.append(scores)
-    stacked = torch.stack(left_out)  # (parts, N, c)
-    weights = weigh(stacked, ordered)
     back = torch.from_numpy(np.argsort(order))
-    return RocketModel(extractor, ridges, weights), torch.tensordot(weights, stacked, 1)[back]
+    left_out = [back[torch.from_numpy(fold)] for fold in folds]
+    ridges, unseen = {}, []
+    for part in settings.parts:
+        ridges[part], scores = fit_ridge(
+            scaled.pop(part), scalings[part], ordered, others.get(part), left_out
+        )
+        unseen.append(scores)
+
+    def joined(scores: list[Tensor]) -> tuple[Tensor, Tensor]:
+        stacked = torch.stack(scores)  # (parts, N, c)
+        weights = weigh(stacked, ordered)
+        return weights, torch.tensordot(weights, stacked, 1)[back]
+
+    weights, alone = joined([scores.alone for scores in unseen])
+    by_folds = [scores.by_folds for scores in unseen if scores.by_folds is not None]
+    said = Unseen(alone, joined(by_folds)[1] if by_folds else None)
+    return RocketModel(extractor, ridges, weights), said
 
 
 def _products(

@@ -6,13 +6,19 @@ penalty alpha, its leverages and the prediction of case i by all others are
     F = P (s + alpha)^{-1} P^T Y,    h_i = sum_r P_ir^2 / (s_r + alpha),
     y_i - (y_i - f_i) / (1 - h_i - 1/N).
 
-The intercept, which is not penalised, has the leverage 1/N: the constant direction. The dual form
-takes P from the Gram matrix of all cases. Above a number of cases the primal form takes it from
-the landmarks' kernel functions (Williams, Seeger: Using the Nystroem Method, NIPS 2000).
+The intercept, which is not penalised, has the leverage 1/N: the constant direction. The prediction
+of a whole fold by the cases outside of it is likewise, with H the block of leverages of the fold,
+
+    y - (I - H - 1/N)^{-1} (y - f),    H_ij = sum_r P_ir P_jr / (s_r + alpha).
+
+The dual form takes P from the Gram matrix of all cases. Above a number of cases the primal form
+takes it from the landmarks' kernel functions (Williams, Seeger: Using the Nystroem Method, NIPS
+2000).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -56,10 +62,22 @@ class Ridge:
         return features.double() @ self.weights.double() + self.intercept
 
 
+@dataclass(frozen=True, eq=False)
+class Unseen:
+    """Scores (N, c) of each case by the ridge without it."""
+
+    alone: Tensor  # all others are there
+    by_folds: Tensor | None  # those of its fold are not; None without folds
+
+
 def fit_ridge(
-    features: Tensor, scaling: Scaling, targets: Tensor, others: Tensor | None = None
-) -> tuple[Ridge, Tensor]:
-    """The ridge and its leave-one-out scores (N, c).
+    features: Tensor,
+    scaling: Scaling,
+    targets: Tensor,
+    others: Tensor | None = None,
+    folds: Sequence[Tensor] = (),
+) -> tuple[Ridge, Unseen]:
+    """The ridge, and what it says of cases that are left out, alone and by folds of the rows.
 
     features (m, F) are the scaled ones of the landmarks. Without others, the landmarks are all
     cases: the dual form. Otherwise others (N - m, m) are the products of the other cases' features
@@ -68,13 +86,16 @@ def fit_ridge(
     kernel = (features @ features.T).double()  # (m, m)
     columns = _dual(kernel) if others is None else _primal(kernel, others.double())
     centre = targets.mean(0)
-    beta, alpha, left_out = _choose(columns.values, columns.squares, targets - centre)
+    p, y = columns.values, targets - centre
+    filters, alpha, left_out = _choose(p, columns.squares, y)
+    beta = filters * (p.T @ y)
+    unseen = Unseen(left_out + centre, _without(p, filters, y, folds) + centre if folds else None)
     coefficients = columns.of_kernel @ beta  # (m, c)
     pieces = [piece.T.double() @ coefficients for piece in features.split(PIECE, 1)]
     # float32 as they are kept, so that the intercept fits to them
     weights = (torch.cat(pieces) * scaling.factor.double()[:, None]).float()
     intercept = centre - columns.shift @ beta - scaling.mean.double() @ weights.double()
-    return Ridge(weights, intercept, alpha), left_out + centre
+    return Ridge(weights, intercept, alpha), unseen
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +133,8 @@ def _primal(kernel: Tensor, others: Tensor) -> _Columns:
 
 
 def _choose(p: Tensor, s: Tensor, y: Tensor) -> tuple[Tensor, float, Tensor]:
-    """The coefficients of P, the penalty with the least squared error of the left-out cases, and
-    their predictions (N, c)."""
+    """The factors 1 / (s + alpha) (r, 1) of the penalty with the least squared error of the
+    left-out cases, that penalty, and the predictions of those cases (N, c)."""
     cases = len(p)
     scale = float(s.sum()) / cases or 1.0  # all features constant: any penalty is the same
     alphas = ALPHAS * scale
@@ -126,7 +147,18 @@ def _choose(p: Tensor, s: Tensor, y: Tensor) -> tuple[Tensor, float, Tensor]:
         error = float(residuals.square().sum())
         if error < least:
             least, chosen, left_out = error, i, y - residuals
-    return filters[:, chosen, None] * products, float(ALPHAS[chosen]), left_out
+    return filters[:, chosen, None], float(ALPHAS[chosen]), left_out
+
+
+def _without(p: Tensor, filters: Tensor, y: Tensor, folds: Sequence[Tensor]) -> Tensor:
+    """The predictions (N, c) of the cases of each fold by those outside of it."""
+    residuals = y - p @ (filters * (p.T @ y))
+    found = torch.empty_like(y)
+    for rows in folds:
+        part = p[rows]
+        free = torch.eye(len(rows), dtype=p.dtype) - part @ (filters * part.T) - 1.0 / len(p)
+        found[rows] = y[rows] - torch.linalg.solve(free, residuals[rows])
+    return found
 
 
 def _mean_diagonal(kernel: Tensor) -> float:

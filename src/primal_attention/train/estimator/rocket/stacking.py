@@ -15,7 +15,7 @@ from ....tasks.series import Floats
 SPREAD = 0.01  # factor of var(log w)
 
 
-def class_weights(scores: Tensor, labels: Tensor) -> Tensor:
+def class_weights(scores: Tensor, labels: Tensor, spread: float = SPREAD) -> Tensor:
     """w (parts,) > 0 with the least cross-entropy of softmax(sum_p w_p scores_p).
 
     scores (parts, N, c) and labels (N,). As in Platt's scaling, a target is (N + 1) / (N + 2)
@@ -24,24 +24,28 @@ def class_weights(scores: Tensor, labels: Tensor) -> Tensor:
     cases, classes = scores.shape[1:]
     share = 1.0 / (cases + 2)
     targets = one_hot(labels, classes).double() * (1.0 - share) + share / classes
-    return _least(lambda w: cross_entropy(torch.tensordot(w, scores, 1), targets), len(scores))
+    return _least(
+        lambda w: cross_entropy(torch.tensordot(w, scores, 1), targets), len(scores), spread
+    )
 
 
-def value_weights(scores: Tensor, targets: Tensor) -> Tensor:
+def value_weights(scores: Tensor, targets: Tensor, spread: float = SPREAD) -> Tensor:
     """w (parts,) > 0 with the least mean square of targets - sum_p w_p scores_p.
 
     scores (parts, N, 1) and targets (N, 1) of deviation 1.
     """
-    return _least(lambda w: (targets - torch.tensordot(w, scores, 1)).square().mean(), len(scores))
+    return _least(
+        lambda w: (targets - torch.tensordot(w, scores, 1)).square().mean(), len(scores), spread
+    )
 
 
-def _least(loss: Callable[[Tensor], Tensor], parts: int) -> Tensor:
-    """exp of the log w that minimise loss(w) + SPREAD var(log w), from equal parts."""
+def _least(loss: Callable[[Tensor], Tensor], parts: int, spread: float) -> Tensor:
+    """exp of the log w that minimise loss(w) + spread var(log w), from equal parts."""
 
     def value_and_gradient(point: Floats) -> tuple[float, Floats]:
         logarithms = torch.from_numpy(point).clone().requires_grad_()
         with torch.enable_grad():
-            total = loss(logarithms.exp()) + SPREAD * logarithms.var(correction=0)
+            total = loss(logarithms.exp()) + spread * logarithms.var(correction=0)
             (gradient,) = torch.autograd.grad(total, logarithms)
         return float(total.detach()), gradient.numpy()
 

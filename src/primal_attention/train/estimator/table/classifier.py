@@ -77,7 +77,8 @@ class PrimalTableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[mi
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The most probable label of each row (rows,)."""
-        labels: npt.NDArray[Any] = self.classes_[self.predict_proba(X).argmax(1)]
+        chosen = self.predict_proba(X).argmax(1)
+        labels: npt.NDArray[Any] = self.classes_[chosen]
         return labels
 
     def predict_proba(self, X: Any) -> Floats:
@@ -96,7 +97,7 @@ class PrimalTableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[mi
     def _labels(self, y: Any, X: Any) -> Tensor:
         y = column_or_1d(y)
         check_consistent_length(X, y)
-        unknown = [label for label in np.unique(y) if label not in self.classes_]
+        unknown = [label for label in np.unique(y).tolist() if label not in self.classes_]
         if unknown:
             raise ValueError(
                 f"y has the class {unknown[0]!r}, which was not there in fit; expected one of "
