@@ -286,7 +286,7 @@ def draw(
             ends = [
                 End((p[-1][0], 100 * p[-1][2]), name, colours[name]) for name, p in learned.items()
             ]
-            label_ends(main_axes, ends)
+            label_ends(main_axes, ends, gap=0.05)
             for row, (what, unit) in enumerate((("time", "ms"), ("memory", "MB"))):
                 axes = figure.add_subplot(grid[row, 3:])
                 ends = []

@@ -108,9 +108,8 @@ def learned_anchors(
     if ignore is not None:
         empty = ignore.all(-1)[:, None, None]
         scores = scores.masked_fill(ignore[:, None] & ~empty, -torch.inf)
-        return (scores.softmax(-1) @ x).masked_fill(empty, 0.0)
     anchors: Tensor = scores.softmax(-1) @ x
-    return anchors
+    return anchors if ignore is None else anchors.masked_fill(empty, 0.0)
 
 
 def anchor_projections(rows: Tensor, w: Tensor) -> Tensor:

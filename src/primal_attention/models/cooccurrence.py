@@ -85,8 +85,8 @@ def ppmi(
     columns = np.bincount(b, counts, vocabulary) ** SMOOTHING
     information = np.log(counts) + math.log(columns.sum()) - np.log(rows[a]) - np.log(columns[b])
     kept = information > 0
-    parts = (torch.from_numpy(part[kept]) for part in (a, b, information))
-    return SparseKernel(*parts, (vocabulary, vocabulary))
+    first, second, values = (torch.from_numpy(part[kept]) for part in (a, b, information))
+    return SparseKernel(first, second, values, (vocabulary, vocabulary))
 
 
 def _counts(

@@ -159,7 +159,7 @@ class EventModel(nn.Module):
         start = torch.ones(heads, pairs, dtype=torch.float64)
         if pairs > by_time:
             start[:, by_time:] = by_head(order.frequencies(heads * (pairs - by_time)), heads)
-        kind = {"device": device, "dtype": dtype or torch.get_default_dtype()}
+        kind: dict[str, Any] = {"device": device, "dtype": dtype or torch.get_default_dtype()}
         self.register_buffer("frequencies", start.to(**kind))
         for name in GapScales._fields:
             self.register_buffer(f"gap_{name}", torch.zeros((), **kind))

@@ -65,4 +65,5 @@ class LogNormalMixture(NamedTuple):
 
     def _below(self, log: Tensor) -> Tensor:
         z = (log - self.means) * (-self.log_scales).exp()
-        return (self.log_weights.exp() * torch.special.ndtr(z)).sum(-1)
+        share: Tensor = (self.log_weights.exp() * torch.special.ndtr(z)).sum(-1)
+        return share

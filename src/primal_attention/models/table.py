@@ -19,8 +19,8 @@ asked.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -194,7 +194,7 @@ class TableNet(nn.Module):
         base = self._base(*both)
         solved = self.readout.summarise(base[:m], self._targets(labels, base))
         rows = base + torch.cat([self._label(labels, base), self.hidden.expand(len(numbers), -1)])
-        for block in self.blocks:
+        for block in self._blocks():
             normed = block.norm_attention(rows)[None]
             kept = block.attention.summarise(normed[:, :m])
             if self.context == "set":
@@ -220,7 +220,7 @@ class TableNet(nn.Module):
             return found[-1]
 
         keep(self.readout.summarise(base, self._targets(labels, base)))
-        for block in self.blocks:
+        for block in self._blocks():
             normed = block.norm_attention(rows)[None]
             kept = keep(block.attention.summarise(normed))
             own = block.attention.attend(normed, kept)[0] if self.context == "set" else None
@@ -231,13 +231,16 @@ class TableNet(nn.Module):
         """`forward` by summaries of the context."""
         base = self._base(numbers, codes)
         rows, (solved, *others) = base + self.hidden, summaries
-        for block, kept in zip(self.blocks, others, strict=True):
+        for block, kept in zip(self._blocks(), others, strict=True):
             normed = block.norm_attention(rows)[None]
             rows = block.after(rows, block.attention.attend(normed, kept)[0])
         if not isinstance(solved, KeptSums):
             raise TypeError(f"the first summary is a {type(solved).__name__}; expected KeptSums")
         out: Tensor = self.output(self.norm(rows)) + self.readout.attend(base, solved)
         return out
+
+    def _blocks(self) -> Iterable[RowBlock]:
+        return cast("Iterable[RowBlock]", self.blocks)
 
     def _base(self, numbers: Tensor, codes: Tensor) -> Tensor:
         return self.first.after(self.columns(numbers, codes), None)

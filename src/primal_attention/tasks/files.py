@@ -30,7 +30,7 @@ class FileConfig(EngineConfig):
 
     def resolved(self) -> Self:
         """With full paths, so that a run can be resumed from anywhere."""
-        paths = {
+        paths: dict[str, Any] = {
             name: str(Path(value).expanduser().resolve())
             for name in FILES
             if (value := getattr(self, name)) is not None

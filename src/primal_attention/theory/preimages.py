@@ -140,7 +140,7 @@ class Learner:
                 rows = _batch(len(x), chosen)
                 machine = Machine(self.kernel, leaves[0] * support, *leaves[1:])
                 target = y if rows is None else y[rows]
-                self._objective(machine, x if rows is None else x[rows], target, loss).backward()  # type: ignore[no-untyped-call]
+                self._objective(machine, x if rows is None else x[rows], target, loss).backward()
                 optimizer.step()
                 if l1:
                     with torch.no_grad():
@@ -199,7 +199,7 @@ def learned_landmarks(
         made = kernel(x, v) @ torch.linalg.solve(gram, corner.mT @ kernel(u, z))
         error = (made - kernel(x, z)).square().mean()
         optimizer.zero_grad()
-        error.backward()  # type: ignore[no-untyped-call]
+        error.backward()
         optimizer.step()
     return points[0].detach(), points[1].detach()
 

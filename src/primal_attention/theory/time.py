@@ -105,7 +105,8 @@ class BochnerTime(nn.Module):
 
     def forward(self, times: Tensor) -> Tensor:
         cosines, sines = waves(times, self.frequencies)
-        return torch.cat([cosines, sines], -1) * len(self.log_frequencies) ** -0.5
+        features: Tensor = torch.cat([cosines, sines], -1) * len(self.log_frequencies) ** -0.5
+        return features
 
     def kernel(self, gaps: Tensor) -> Tensor:
         """`K(t - t')` at gaps (...)."""
@@ -140,7 +141,7 @@ class MercerTime(nn.Module):
             raise ValueError(f"periods is {periods!r}; expected one or more positive numbers")
         if degree < 1:
             raise ValueError(f"degree is {degree}; expected at least 1")
-        place = {"device": device, "dtype": dtype or torch.get_default_dtype()}
+        place: dict[str, Any] = {"device": device, "dtype": dtype or torch.get_default_dtype()}
         self.degree = degree
         self.log_periods = nn.Parameter(known.log().to(**place), requires_grad=learn)
         self.weights = nn.Parameter(torch.zeros(len(known), degree + 1, **place))

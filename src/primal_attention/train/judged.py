@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 from torch import nn
@@ -35,7 +36,8 @@ def open_run(run: Path) -> tuple[Classification, nn.Module]:
         raise RunError(f"{run} learned no label a case ({task.name}); expected a run that did")
     if not (run / WEIGHTS).exists():
         raise RunError(f"{run} has no {WEIGHTS}; expected a run that ended an epoch")
-    data: Classification = task.objective.load(task, task.settings.from_dict(settings))
+    config: Any = task.settings.from_dict(settings)
+    data: Classification = task.objective.load(task, config)
     model = data.model()
     with explained(f"read {run / WEIGHTS}"):
         stored = (run / WEIGHTS).read_bytes()

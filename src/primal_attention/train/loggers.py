@@ -92,7 +92,8 @@ class WandbLogger(_Logger):
     def __init__(self) -> None:
         with needs_extra("wandb", "the logger wandb needs"):
             import wandb
-        self._wandb, self._run = wandb, None
+        self._wandb: Any = wandb
+        self._run: Any = None
 
     def run_started(self, start: RunStart) -> None:
         if self._run is not None:

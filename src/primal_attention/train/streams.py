@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from ..models.language import LanguageModel
     from ..tasks.language.text import Vocabulary
 
-KINDS = {"events": EventConfig, "text": LanguageConfig}
+KINDS: dict[str, type[EventConfig] | type[LanguageConfig]] = {
+    "events": EventConfig,
+    "text": LanguageConfig,
+}
 
 
 class Stored(NamedTuple):

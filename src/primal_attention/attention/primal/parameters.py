@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ...theory.features import FeatureMap
 from ...theory.ledger import Ledger
 from ...theory.precision import widen
-from .options import Weights
+from .options import AnchorRule, Weights
 from .readout import Readout
 from .state import PrimalState
 
@@ -25,7 +25,7 @@ class PrimalParameters(Readout):
     dropout: float
     feature_map: FeatureMap
     anchors: int | None = None  # rows in F_X, of data-dependent weights
-    anchor_rule: str = "sample"
+    anchor_rule: AnchorRule = "sample"
     anchor_points: nn.Parameter | None
 
     def _make_parameters(

@@ -53,8 +53,9 @@ class EventSet:
 
     def subset(self, indices: Sequence[int] | Integers) -> EventSet:
         chosen = [int(i) for i in indices]
-        times, types = ([part[i] for i in chosen] for part in (self.times, self.types))
-        return EventSet(self.name, tuple(times), tuple(types), self.names)
+        times = tuple(self.times[i] for i in chosen)
+        types = tuple(self.types[i] for i in chosen)
+        return EventSet(self.name, times, types, self.names)
 
     def fingerprint(self) -> str:
         """A hash of times, types and names."""
@@ -139,4 +140,4 @@ class EventData(Dataset[EventBatch]):
 
     def places(self, indices: Sequence[int]) -> Tensor:
         """Where the predicted events of these sequences stand among all."""
-        return torch.cat([torch.arange(self.starts[i], self.starts[i + 1]) for i in indices])
+        return torch.cat([torch.arange(*self.starts[i : i + 2].tolist()) for i in indices])

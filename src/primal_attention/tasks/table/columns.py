@@ -20,11 +20,11 @@ class Column(NamedTuple):
     """One column of a table: numbers with NaN where missing, or objects, which are categories."""
 
     name: str
-    values: Floats | Objects
+    values: Any  # Floats or Objects
 
     @property
     def is_number(self) -> bool:
-        return self.values.dtype != object
+        return bool(self.values.dtype != object)
 
 
 @dataclass(frozen=True)

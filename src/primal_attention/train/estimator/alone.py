@@ -69,7 +69,7 @@ class Steps:
                     group["lr"] = self.lr * self._factor(step)
                 found = loss(model, chosen)
                 optimizer.zero_grad(set_to_none=True)
-                found.backward()  # type: ignore[no-untyped-call]
+                found.backward()
                 nn.utils.clip_grad_norm_(model.parameters(), self.clip)
                 optimizer.step()
                 history.append(float(found.detach()))

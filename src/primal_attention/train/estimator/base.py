@@ -21,6 +21,7 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
     JSON can hold (`_content`) and tensors (`_tensors`), which `_restore` takes back."""
 
     version = 1
+    n_features_in_: int
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator as a folder of JSON and safetensors.
@@ -48,7 +49,7 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
         """The estimator in a folder; its predictions are those of the saved one to the last bit
         on the same machine. A RunError says what is wrong with a folder."""
 
-        def restore(content: dict[str, Any], weights: bytes) -> Self:
+        def restore(content: dict[str, Any], weights: bytes) -> Any:
             estimator = cls(**content["parameters"])
             if content["features"] is not None:
                 estimator.n_features_in_ = content["features"]
@@ -59,7 +60,8 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
             estimator._restore(content, tensors_from_bytes(weights))
             return estimator
 
-        return read_folder(path, restore, cls._form())
+        loaded: Self = read_folder(path, restore, cls._form())
+        return loaded
 
     @classmethod
     def _form(cls) -> str:

@@ -58,6 +58,7 @@ class TableEstimator(SavedEstimator):
     net_: TableNet
     columns_: Columns
     summary_: list[Summary]
+    _table: Rows | None
 
     def __init__(
         self,
@@ -269,7 +270,10 @@ class TableEstimator(SavedEstimator):
         self.net_ = self._net().double().eval()
         self.net_.load_state_dict(without_prefix("net", tensors))
         self.summary_ = []
-        attentions = [None, *(block.attention for block in self.net_.blocks)]  # the readout first
+        attentions: list[Any] = [
+            None,
+            *(block.attention for block in self.net_.blocks),
+        ]  # the readout first
         for k, attention in enumerate(attentions):
             stored = without_prefix(f"summary.{k}", tensors)
             count, scale = stored.pop("count"), stored.pop("log_scale", None)
