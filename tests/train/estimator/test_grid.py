@@ -16,7 +16,7 @@ def waves(cases=24, points=40, *, dropped=0.5):
     X, times = [], []
     for i in range(cases):
         kept = np.sort(RNG.permutation(points)[: int(points * (1 - dropped))])
-        X.append(np.sin(kept * (0.3 + 0.3 * (i % 2)) + RNG.uniform(0, 6))[None])
+        X.append(np.sin(kept * (0.3 + 0.3 * (i % 2)) + RNG.uniform(0.0, 6.0))[None])
         times.append(kept.astype(float))
     return X, np.arange(cases) % 2, times
 

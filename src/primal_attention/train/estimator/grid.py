@@ -28,7 +28,10 @@ class TimeGrid:
         if not len(gaps):
             raise ValueError("times has one point in every case; expected series of some length")
         span, points = sum(own[-1] - own[0] for own in times), sum(map(len, times))
-        return cls(max(float(np.quantile(gaps, QUANTILE)), float(span / (DENSEST * points))))
+        mean, usual = float(span / len(gaps)), float(np.quantile(gaps, QUANTILE))
+        # equal gaps differ by the rounding of times alone: their mean is free of it
+        usual = mean if abs(mean - usual) <= ROUNDING * mean else usual
+        return cls(max(usual, float(span / (DENSEST * points))))
 
     def __call__(self, series: Sequence[Floats], times: Sequence[Floats]) -> list[Floats]:
         """Series (length_i, channels) at times (length_i,) as series on the grid."""
@@ -36,8 +39,9 @@ class TimeGrid:
 
     def _one(self, x: Floats, times: Floats) -> Floats:
         # times are rounded: what lacks a thousandth of a step counts as a whole one
-        points = int((times[-1] - times[0]) / self.step + ROUNDING) + 1
-        grid = times[0] + self.step * np.arange(points)
+        times = times - times[0]
+        points = int(times[-1] / self.step + ROUNDING) + 1
+        grid = self.step * np.arange(points)
         found = np.full((points, x.shape[1]), np.nan)
         for channel, values in enumerate(x.T):
             known = ~np.isnan(values)
