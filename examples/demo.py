@@ -238,7 +238,7 @@ def show(
     first = next(iter(real.values()))
     cases = sum(map(sum, first["confusion"]))
     print("look-up: accuracy after equal seconds of one processor, one seed, chance 6 %;")
-    print(f"MB and ms: a training step of one layer of width 64, {longest:,} positions;")
+    print(f"MB and ms: a training step of a layer of width 64 at {longest:,} positions;")
     print(f"real set: {TASK}, {first['label']}, {cases} cases, one seed")
 
 

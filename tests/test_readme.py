@@ -32,7 +32,10 @@ def test_streamed_token_equals_the_full_pass() -> None:
 
 
 def test_there_are_commands() -> None:
-    expected = {"train", "resume", "data", "list", "bench", "spectrum", "report"}
+    expected = {
+        "train", "resume", "data", "list", "bench", "spectrum", "report", "predict", "generate",
+        "calibrate", "explain",
+    }  # fmt: skip
     assert {command.split()[0] for command in COMMANDS} == expected
 
 

@@ -176,7 +176,7 @@ def test_wrong_arguments(change, message):
         ("primal", {"anchors": 0}, "anchors is 0; expected an integer of at least 1"),
         ("softmax", {"matrx": True}, r"'matrx' \(did you mean 'matrix'\?\)"),
         ("softmax", {"matrix": "yes"}, "matrix is 'yes'; expected True or False"),
-        ("nystrom", {"landmarks": [3]}, r"landmarks is \[3\]; expected a number"),
+        ("nystrom", {"landmarks": [3]}, r"landmarks is \(3,\); expected an integer"),
         ("nystrom", {"landmarks": None}, "landmarks is None; expected an integer"),
         (
             "linear",

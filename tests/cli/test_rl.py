@@ -145,7 +145,7 @@ def test_a_picture_never_spoils_a_finished_run(tmp_path, monkeypatch, capsys):
     def broken(run):
         raise AttributeError("no glGetError")
 
-    monkeypatch.setitem(drawn.PICTURES, "episode", broken)
+    monkeypatch.setattr(drawn, "_episode", broken)
     (tmp_path / "config.json").write_text('{"task": "rl/hopper-medium"}')
     runs._draw(tmp_path)
     assert "no pictures: no glGetError" in capsys.readouterr().err

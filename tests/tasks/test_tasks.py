@@ -29,7 +29,7 @@ def test_every_task(name):
 @pytest.mark.parametrize("wrong", ["uea/JapaneseVowel", "JapaneseVowels", "uea/japanesevowels"])
 def test_unknown_name(wrong):
     message = (
-        f"unknown task {wrong!r} (did you mean 'uea/JapaneseVowels'?); expected one of images/"
+        f"unknown task {wrong!r} (did you mean 'uea/JapaneseVowels'?); expected one of events/"
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         get_task(wrong)

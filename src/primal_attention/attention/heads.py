@@ -16,6 +16,7 @@ from .factored import FactoredAttention
 from .linear import LinearAttention
 from .linformer import LinformerAttention
 from .projected import MixingAttention, hide
+from .sinkhorn import SinkhornAttention
 from .softmax import SoftmaxAttention, SoftmaxState
 from .yoso import YosoAttention
 
@@ -80,6 +81,8 @@ class HeadsAttention(nn.Module):
             return heads
         if layer.parts == 2:  # the keys are the queries
             query = key
+        if isinstance(layer, SinkhornAttention):
+            return layer.transport(query, key, value, None if cross else ignore, ignore), state
         mixed = layer._mix(query, key, value, ignore)
         if isinstance(layer, YosoAttention):
             mixed = F.normalize(widen(mixed), dim=-1).to(mixed.dtype)

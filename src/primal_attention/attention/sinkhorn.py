@@ -72,11 +72,11 @@ class SinkhornAttention(UndroppedAttention):
 
     def _attend(self, call: Sequences, values: Tensor) -> Tensor:
         q, k, v = self._project(call, values)
-        heads = self._transport(q, k, v, call.ignore if call.is_self else None, call.ignore)
+        heads = self.transport(q, k, v, call.ignore if call.is_self else None, call.ignore)
         return self._output(heads, call)
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
-        return self._transport(q, k, v, None, ignore)
+        return self.transport(q, k, v, None, ignore)
 
     def _weights(self, q: Tensor, k: Tensor, call: Sequences) -> Tensor:
         with in_range(q, k) as (wide_q, wide_k):
@@ -84,9 +84,10 @@ class SinkhornAttention(UndroppedAttention):
             left, right = self._plan(wide_q, wide_k, hidden, call.ignore)
             return silence(left @ right.mT, call).to(q.dtype)
 
-    def _transport(
+    def transport(
         self, q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, ignore: Tensor | None
     ) -> Tensor:
+        """The heads (B, h, N, p), without the hidden queries and the ignored keys."""
         with in_range(q, k, v) as (wide_q, wide_k, wide_v):
             left, right = self._plan(wide_q, wide_k, hidden, ignore)
             heads: Tensor = left @ (right.mT @ wide_v)

@@ -111,9 +111,9 @@ def test_the_test_set_is_read_once(table, monkeypatch):
         lambda self, place, split: reads.append(split) or read(self, place, split),
     )
     objective = load(config(table, test=str(table)))
-    assert reads == ["train"]
+    assert "test" not in reads
     assert objective.test() is not None
-    assert reads == ["train", "test"]
+    assert reads.count("test") == 1
 
 
 def test_the_loss_is_a_mean_over_events_not_over_sequences(table):

@@ -42,7 +42,7 @@ SETS = [
     PrimalTableRegressor(**TABLE, context="additive"),
     PrimalBagClassifier(**TINY, lr=0.02, steps=30, epochs=1),
     SparseKernelClassifier(**FEW),
-    SparseKernelRegressor(**FEW),
+    SparseKernelRegressor(**FEW | {"steps": 300}),
     Reranker(**TINY, steps=5, anchors=4, list_size=8),
 ]
 # the frozen bank, which `fast` above is too, and the ensembles as a whole

