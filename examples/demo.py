@@ -1,4 +1,4 @@
-"""What primal attention is for, in about three minutes: the same time for every attention.
+"""What primal attention is for, in four or five minutes: the same time for every attention.
 
     make demo          (or: python examples/demo.py --seconds 40)
 
