@@ -86,12 +86,18 @@ def primal_moments(layer: PrimalAttention, call: Sequences, *, products: bool = 
     # Features that are normalised over all positions need them all at once.
     if products and not (layer.causal and layer.weights == "tied"):
         return _of_problem(layer, call)
-    factors = layer.factors(call.x, None if call.is_self else call.y, call.ignore)
+    factors = layer.factors(*_given(layer, call))
     return Moments(_triangle(factors.a), _triangle(factors.b), *_counts(call))
 
 
+def _given(layer: PrimalAttention, call: Sequences) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Query, key and mask of a call as the layer takes them."""
+    x, y = (rows if layer.batch_first else rows.transpose(0, 1) for rows in (call.x, call.y))
+    return x, None if call.is_self else y, call.ignore
+
+
 def _of_problem(layer: PrimalAttention, call: Sequences) -> Moments:
-    problem = layer.ksvd_problem(call.x, None if call.is_self else call.y, call.ignore)
+    problem = layer.ksvd_problem(*_given(layer, call))
     phi_q, phi_k = (phi.to(_wide(phi)) for phi in problem.features())
     counts, duals = _counts(call), None
     if layer.weights == "tied":
