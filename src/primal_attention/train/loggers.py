@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
@@ -40,7 +41,7 @@ class Several(Observer):
                 )
 
 
-class _Logger(Observer):
+class _Logger(Observer, ABC):
     """Numbers by name and step; a subclass writes them."""
 
     def step(self, event: StepEvent) -> None:
@@ -53,8 +54,9 @@ class _Logger(Observer):
         found = {f"{kind}/{name}": value for name, value in values.items() if name != "step"}
         self.numbers(step, {name: value for name, value in found.items() if _is_number(value)})
 
+    @abstractmethod
     def numbers(self, step: int, values: dict[str, float]) -> None:
-        raise NotImplementedError
+        """Write values of a step."""
 
 
 class TensorBoardLogger(_Logger):
