@@ -128,7 +128,7 @@ else:
 dist.destroy_process_group()
 for child in others:
     assert os.waitpid(child, 0)[1] == 0
-os.write(1, f"equal {rank}\n".encode())  # one call: lines of several workers stay whole
+os.write(1, f"equal {rank}\\n".encode())  # one call: lines of several workers stay whole
 """
 
 
