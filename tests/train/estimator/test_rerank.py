@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("sklearn")
 
@@ -46,7 +47,9 @@ def test_queries_do_not_see_each_other(reranker):
 
 def test_in_a_folder(reranker, tmp_path):
     reranker.save(tmp_path / "saved")
+    state = torch.get_rng_state()
     again = Reranker.load(tmp_path / "saved")
+    assert torch.equal(torch.get_rng_state(), state)  # the global generators are left alone
     before = reranker.rank(VECTORS[:4], VECTORS, 10, return_scores=True)
     np.testing.assert_array_equal(
         again.rank(VECTORS[:4], VECTORS, 10, return_scores=True)[1], before[1]
@@ -58,5 +61,9 @@ def test_what_is_refused(reranker):
         reranker.rank(VECTORS, VECTORS, method="best")
     with pytest.raises(ValueError, match=r"base is \(6,\) of float64; expected numbers"):
         reranker.rank(VECTORS, VECTORS[0])
+    with pytest.raises(ValueError, match="queries have 5 columns and base 6; expected as many"):
+        reranker.rank(VECTORS[:, :5], VECTORS)
+    with pytest.raises(ValueError, match="k is 0; expected an integer of at least 1"):
+        reranker.rank(VECTORS, VECTORS, 0)
     with pytest.raises(ValueError, match="queries has a value that is NaN"):
         reranker.rank(np.full((1, 6), np.nan), VECTORS)
