@@ -188,7 +188,8 @@ def load_run(run: Path | str) -> TrainedModel:
     if weights is None:
         raise RunError(f"{path} has no weights; expected {WEIGHTS[0]} of a run that is finished")
     reader = _reader(path, config)
-    module = get_task(config.task).model(config, reader.shape)
+    with torch.random.fork_rng(devices=[]):  # its random weights are replaced at once
+        module = get_task(config.task).model(config, reader.shape)
     load_weights(module, weights)
     return TrainedModel(path, config, reader, module.eval())
 
