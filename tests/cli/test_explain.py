@@ -37,7 +37,7 @@ def test_what_is_refused(primal, trained, tmp_path):
         assert message in done.err
     done = primal("explain", tmp_path)
     assert done.code == 1
-    assert "expected a run or a Hugging Face classifier" in done.err
+    assert "expected a run, a saved estimator or a Hugging Face classifier" in done.err
 
 
 @pytest.mark.slow

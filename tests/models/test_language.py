@@ -79,3 +79,13 @@ def test_a_table_of_positions_has_an_end():
         build("free", positions="rotary")
     with pytest.raises(ValueError, match="no tokens to go on from"):
         next(model.generate([]))
+
+
+@every
+def test_without_some_tokens_it_is_a_shorter_text(kind):
+    model, tokens = build(kind), draw()[:1]
+    hidden = torch.zeros(3, 12, dtype=torch.bool)
+    hidden[1, [0, 5]] = hidden[2, 1:] = True
+    for row, mask in zip(model.without(hidden, tokens), hidden, strict=True):
+        alone = model(tokens[:, ~mask])[0, -1]
+        torch.testing.assert_close(row, alone, rtol=1e-9, atol=1e-10)
