@@ -100,7 +100,8 @@ class AskedEvents(Asked):
     def logits(self, model: Any, batch: Any, *, strange: bool = False) -> Tensor:
         _, given = batch
         types = turn_around(Batch(given.types, given.padding, given.types)) if strange else None
-        return self._made(model, given, types).types[~given.padding]
+        found: Tensor = self._made(model, given, types).types[~given.padding]
+        return found
 
     def labels(self, batch: Any) -> Tensor:
         _, given = batch
