@@ -1,5 +1,9 @@
 """Limits, and the page."""
 
+import asyncio
+import threading
+import time
+
 import pytest
 
 pytest.importorskip("starlette")
@@ -32,3 +36,41 @@ def test_a_run_named_like_a_tag_stays_text(own_run, tmp_path):
 
     assert app.routes
     assert "<b>run" not in _page(pa.load_run(run))
+
+
+def test_work_that_is_given_up_does_not_pile_up(monkeypatch):
+    """Of six requests that take too long one is worked on, the others never begin."""
+    at_once, most, begun = 0, 0, 0
+    counting = threading.Lock()
+
+    def slow(*_, **__):
+        nonlocal at_once, most, begun
+        with counting:
+            at_once, begun = at_once + 1, begun + 1
+            most = max(most, at_once)
+        time.sleep(0.5)
+        with counting:
+            at_once -= 1
+        return {}
+
+    monkeypatch.setattr("primal_attention.serve.app.answer", slow)
+    app = make_app(None, Limits(seconds=0.1))
+
+    async def post():
+        async def receive():
+            return {"type": "http.request", "body": b"{}", "more_body": False}
+
+        async def send(message):
+            statuses.append(message.get("status"))
+
+        scope = {"type": "http", "method": "POST", "path": "/predict", "headers": []}
+        await app(scope | {"query_string": b""}, receive, send)
+
+    async def several():
+        await asyncio.gather(*(post() for _ in range(3)))
+        await asyncio.gather(*(post() for _ in range(3)))
+
+    statuses = []
+    asyncio.run(several())
+    assert statuses.count(503) == 6
+    assert (most, begun) == (1, 1)

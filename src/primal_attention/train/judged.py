@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
 from torch import nn
 
 from ..runs.errors import RunError
-from ..runs.files import explained, read_json, read_object
+from ..runs.files import read_json, read_object
 from ..runs.folder import WEIGHTS
 from ..tasks.classification.objective import Classification
 from ..tasks.classification.result import ClassificationResult
@@ -21,7 +20,7 @@ from ..tasks.language.objective import Language
 from ..tasks.language.text import TextData
 from ..tasks.objective import Objective
 from .asked import MOST, Asked, AskedCases, AskedEvents, AskedTokens
-from .checkpoint import tensors_from_bytes
+from .checkpoint import load_weights
 from .run import load, read_config
 from .seeds import SEEDS_FILE
 
@@ -95,13 +94,7 @@ def open_any(run: Path) -> tuple[Objective[Any, Any], nn.Module]:
         raise RunError(f"{run} has no {WEIGHTS}; expected a run that ended an epoch")
     data = load(config)
     model = data.model()
-    with explained(f"read {run / WEIGHTS}"):
-        stored = (run / WEIGHTS).read_bytes()
-    try:
-        model.load_state_dict(tensors_from_bytes(stored))
-    except (SafetensorError, RuntimeError) as error:
-        why = str(error).splitlines()[0]
-        raise RunError(f"{run / WEIGHTS} is damaged: {why}") from error
+    load_weights(model, run / WEIGHTS)
     return data, model.eval()
 
 

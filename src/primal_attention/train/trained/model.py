@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from ...runs.errors import RunError
-from ...runs.files import explained, read_object
+from ...runs.files import read_object
 from ...tasks import get_task
 from ...tasks.classification.evaluate import TOKENS, similar_lengths
 from ...tasks.classification.settings import RunConfig
@@ -29,7 +28,7 @@ from ...tasks.images.sets import ImageSet
 from ...tasks.own.columns import Columns
 from ...tasks.own.files import stream
 from ...tasks.series import Floats, SeriesReader, SeriesSet
-from ..checkpoint import tensors_from_bytes
+from ..checkpoint import load_weights
 from ..config import config_of
 from ..run import load
 
@@ -189,13 +188,9 @@ def load_run(run: Path | str) -> TrainedModel:
     if weights is None:
         raise RunError(f"{path} has no weights; expected {WEIGHTS[0]} of a run that is finished")
     reader = _reader(path, config)
-    module = get_task(config.task).model(config, reader.shape)
-    with explained(f"read {weights}"):
-        stored = weights.read_bytes()
-    try:
-        module.load_state_dict(tensors_from_bytes(stored))
-    except (RuntimeError, SafetensorError) as error:
-        raise RunError(f"{weights} is damaged: {str(error).splitlines()[0]}") from error
+    with torch.random.fork_rng(devices=[]):  # its random weights are replaced at once
+        module = get_task(config.task).model(config, reader.shape)
+    load_weights(module, weights)
     return TrainedModel(path, config, reader, module.eval())
 
 
