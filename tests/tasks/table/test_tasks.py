@@ -71,7 +71,7 @@ def test_numbers_that_are_none(write):
         ({"attention": ("softmax", "primal")}, "expected one name: the layers of a table are"),
         ({"attention": ("none", "none")}, "cannot attend to the rows of a context"),
         ({"eta": 0.1}, "eta is 0.1; expected 0"),
-        ({"context": "sets"}, "context is 'sets'"),
+        ({"row_context": "sets"}, "row_context is 'sets'"),
         ({"task": "table/csv"}, "expected table/classes or table/values"),
         ({"data": None}, "data is None; expected a file"),
     ],

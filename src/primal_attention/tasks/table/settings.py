@@ -23,7 +23,7 @@ class TableConfig(FileConfig):
     `target`, `id` and `categorical` are columns of the file. In a step `batch_size` rows are asked,
     and up to `max_context` others, by chance, are their context. A share `validation_fraction` of
     the rows chooses the epoch by its loss and joins the context afterwards; the test set is read
-    once. All layers have one attention.
+    once. All layers have one attention. `row_context` is `context` of the estimator.
     """
 
     EXAMPLE: ClassVar[str] = FIND_OUT
@@ -31,7 +31,7 @@ class TableConfig(FileConfig):
         **EngineConfig.CHOICES,
         "activation": ("gelu",),
         "precision": ("32-true", "64-true"),
-        "context": ("set", "additive"),
+        "row_context": ("set", "additive"),
     }
     RULES: ClassVar[Mapping[str, Rule]] = {
         **FileConfig.RULES,
@@ -64,7 +64,7 @@ class TableConfig(FileConfig):
     categorical: str | None = setting(
         "Data", None, "Columns of numbers that are categories, between commas (table/...)."
     )
-    context: str = of_tables(
+    row_context: str = of_tables(
         "set", "Context rows attend to each other (set), or their sums add up exactly (additive)."
     )
     max_context: int = of_tables(1024, "Context rows of a step.")
@@ -108,9 +108,10 @@ class TableConfig(FileConfig):
 
     def model_options(self) -> dict[str, Any]:
         """Those of `TableNet`, and of the estimators of tables."""
-        names = ("context", "width", "heads", "feedforward", "dropout", "frequencies")
+        names = ("width", "heads", "feedforward", "dropout", "frequencies")
         name = self.attention[0]
         return {one: getattr(self, one) for one in names} | {
+            "context": self.row_context,
             "attention": name,
             "options": self.attention_options().get(name),
             "layers": len(self.attention),

@@ -6,7 +6,9 @@ table. `estimator` is the run as a `PrimalTableClassifier` or a `PrimalTableRegr
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,8 @@ class TrainedTable(TrainedModel):
     def absorb(self, X: Any, y: Any) -> None:
         """Learn from further labelled rows, without a step of training; the folder of the run stays
         as it is, see `estimator.save`."""
-        self.estimator.absorb(X, y)
+        with _unnamed():
+            self.estimator.absorb(X, y)
 
     @property
     def columns(self) -> SeriesColumns:
@@ -63,7 +66,8 @@ class TrainedTable(TrainedModel):
     def outputs(self, X: Any) -> Tensor:
         if isinstance(X, str | Path):
             return torch.cat([found for _, found in self.stream(Path(X))])
-        return self.estimator._answers(X)
+        with _unnamed():
+            return self.estimator._answers(X)
 
     def stream(
         self, path: Path, columns: SeriesColumns | None = None
@@ -87,6 +91,14 @@ class TrainedTable(TrainedModel):
     def answer(self, numbers: Tensor, codes: Tensor) -> Tensor:
         """Outputs of rows as the network takes them."""
         return self.estimator.net_.answer(numbers, codes, self.estimator.summary_)
+
+
+@contextmanager
+def _unnamed() -> Iterator[None]:
+    """Arrays have no names of columns: the order of training is meant."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        yield
 
 
 def example_rows(model: TrainedTable, rows: int) -> tuple[Tensor, Tensor]:
