@@ -26,7 +26,7 @@ from ...runs.files import explained, replacing
 from .deployed import Deployed
 from .hub import save_folder
 from .model import TrainedModel, load_run
-from .table import TrainedTable, example_rows
+from .table import TrainedTable, example_rows, load_table
 
 FORMATS = ("onnx", "torch", "safetensors")
 FILES = {"onnx": "model.onnx", "torch": "model.pt2", "safetensors": "hub"}
@@ -96,7 +96,7 @@ def _table(model: TrainedTable, form: str, path: Path) -> Exported:
     with explained(f"write {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
     save_folder(model, path)
-    again, most = load_run(path), 0.0
+    again, most = load_table(path, model.config), 0.0
     for rows in BATCHES:
         inputs = example_rows(model, rows)
         found, expected = (one.answer(*inputs) for one in (again, model))

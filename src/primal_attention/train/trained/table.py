@@ -38,6 +38,7 @@ class TrainedTable(TrainedModel):
     """X in `predict` and `predict_proba` is a csv file with the columns of training, a pandas frame
     with them, or an array of them in their order."""
 
+    config: TableConfig  # type: ignore[assignment]
     estimator: Estimator
 
     @property
@@ -123,7 +124,7 @@ def load_table(path: Path, config: TableConfig) -> TrainedTable:
     weights = stored_weights(path)
     with intact(weights):
         estimator = _estimator(config, reader, stored_tensors(weights), memory)
-    return TrainedTable(path, config, reader, estimator.net_, estimator)  # type: ignore[arg-type]
+    return TrainedTable(path, config, reader, estimator.net_, estimator)
 
 
 def _estimator(
