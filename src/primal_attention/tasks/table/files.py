@@ -15,7 +15,7 @@ import numpy as np
 from ...names import near
 from ..base import DataError
 from ..own.columns import moment_in, target_of, usual_target
-from ..own.table import MISSING, Row, Table, listed, opened
+from ..own.table import MISSING, Row, Table, is_number, listed, opened
 from ..own.targets import are_numbers, as_number
 from .columns import Column
 
@@ -191,7 +191,7 @@ def _check_names(table: Table, names: list[str], categorical: Sequence[str]) -> 
 def _kind(table: Table, rows: list[Row], name: str, category: bool) -> str:
     place = table.header.index(name)
     texts = [(row.line, text) for row in rows if (text := _text(row.cells[place])) is not None]
-    others = [(line, text) for line, text in texts if not _is_number(text)]
+    others = [(line, text) for line, text in texts if not is_number(text)]
     if not others and not category:
         return "number"
     if others and not category:
@@ -222,14 +222,6 @@ def _check_targets(table: Table, rows: list[Row], target: str, targets: list[str
 def _text(cell: str) -> str | None:
     text = cell.strip()
     return None if text.lower() in MISSING else text
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_date(text: str) -> bool:

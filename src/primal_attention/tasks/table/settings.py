@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..base import DataError
-from ..files import TEXT_OR_NONE, FileConfig
+from ..files import TEXT_OR_NONE, FileConfig, SmallConfig
 from ..settings import EngineConfig, Rule, is_number, least, of_training, other, setting
 
 of_tables = partial(setting, "Tasks table/...")
@@ -18,7 +18,7 @@ FIND_OUT = "table/csv"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableConfig(FileConfig):
+class TableConfig(SmallConfig):
     """The settings of one run: those of `PrimalTableClassifier`, by the names of the engine.
     `target`, `id` and `categorical` are columns of the file. In a step `batch_size` rows are asked,
     and up to `max_context` others, by chance, are their context. A share `validation_fraction` of
@@ -40,15 +40,6 @@ class TableConfig(FileConfig):
         "eta": (lambda v: v == 0, "0: a context that is summed up has no KSVD loss"),
         "validation_fraction": (lambda v: is_number(v) and 0 < v < 1, "a number in (0, 1)"),
     }
-
-    weights: str = other(EngineConfig, "weights", "tied")
-    feature_map: str = other(EngineConfig, "feature_map", "elu")
-    rank: int = other(EngineConfig, "rank", 8)
-    eta: float = other(EngineConfig, "eta", 0.0)
-
-    width: int = other(EngineConfig, "width", 64)
-    heads: int = other(EngineConfig, "heads", 4)
-    feedforward: int = other(EngineConfig, "feedforward", 128)
 
     epochs: int = other(EngineConfig, "epochs", 20)
     epoch_steps: int | None = other(EngineConfig, "epoch_steps", 20)
