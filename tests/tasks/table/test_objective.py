@@ -88,6 +88,15 @@ def test_the_test_set_is_read_once_and_as_the_training_set_was(people, tmp_path)
         objective.test()
 
 
+def test_a_test_set_with_other_columns_is_refused_before_the_training(people, tmp_path):
+    (tmp_path / "test.csv").write_text("age,city,out\n40,ulm,yes\n")
+    with pytest.raises(DataError, match="has no column 'since'"):
+        config(people, test=str(tmp_path / "test.csv"))
+    (tmp_path / "test.csv").write_text("age,city,since\n40,ulm,\n")
+    with pytest.raises(DataError, match="has no column 'out' for --target"):
+        config(people, test=str(tmp_path / "test.csv"))
+
+
 def test_scales_are_learned_from_the_training_part_alone(people):
     objective = load(config(people, **SMALL))
     ages = objective.known.numbers[:, 0]

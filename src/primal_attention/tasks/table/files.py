@@ -129,6 +129,15 @@ def read_blocks(
         raise DataError(f"{name} has no rows; expected at least one")
 
 
+def check_header(path: Path, form: Form) -> None:
+    """Raise unless a further file has the columns; no row of it is read."""
+    with opened(path) as lines:
+        table = Table(lines, str(path))
+        form.check(table)
+        if form.target is not None:
+            table.place(form.target, "--target")
+
+
 def read_again(path: Path, form: Form) -> TableFile:
     """A further file with targets, as the test set."""
     with opened(path) as lines:

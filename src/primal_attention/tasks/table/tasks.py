@@ -19,7 +19,7 @@ from ..own.targets import described as described_targets
 from ..placed import PlacedTask
 from ..series import Integers, split_by_value, stratified_split
 from .columns import text_of
-from .files import TableFile, described, read_again, read_table
+from .files import TableFile, check_header, described, read_again, read_table
 from .rows import asked_at_once
 from .settings import FIND_OUT, TableConfig, categories_of, file_of
 
@@ -70,8 +70,10 @@ class TableTask(PlacedTask[TableSet]):
         kept = max(2, round((1 - settings.validation_fraction) * len(file.targets)))
         default = sized(kept, settings.batch_size)
         columns = {name: where.get(name) for name in ("target", "id", "categorical")}
-        recipes = {**self.recipes, "default": default}
-        return replace(self, files=named_files(settings), columns=columns, recipes=recipes)
+        recipes, files = {**self.recipes, "default": default}, named_files(settings)
+        if "test" in files:  # before the training, since its rows are read after it
+            check_header(files["test"], file.form)
+        return replace(self, files=files, columns=columns, recipes=recipes)
 
     def places(self, data_dir: Path | str | None) -> Mapping[str, Path]:
         return self.files

@@ -48,7 +48,7 @@ class SparseKernelEstimator(SavedEstimator):
         degree: int = 2,
         coef0: float = 1.0,
         l1: float | None = None,
-        ridge: float = 1e-4,
+        ridge: float = 1e-5,
         learn_points: bool = True,
         steps: int = 400,
         lr: float = 0.05,
