@@ -16,6 +16,10 @@ from hypothesis import HealthCheck, settings
 # Set before torch is imported; child processes inherit it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
+# The workers of a run share the cores: with a thread for every core in every worker they would
+# wait for each other most of the time. Tests that are about threads set their number themselves.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # On a busy machine an example of hypothesis may take its time.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")

@@ -57,6 +57,18 @@ def test_continues_from_a_state(name):
     torch.testing.assert_close(torch.cat([first, rest], 2), whole)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_long_sequences_in_half_precision(causal):
+    """Sums over the positions leave the range of float16, what they are divided to does not."""
+    torch.manual_seed(0)
+    heads = HeadsAttention(pa.make_attention("linear", 8, 2, causal=causal, dtype=torch.float16))
+    q, k, v = 30 * torch.rand(3, 1, 2, 3000, 4)
+    found, _ = heads(q.half(), k.half(), v.half())
+    assert found.dtype == torch.float16
+    expected, _ = heads.float()(q, k, v)
+    torch.testing.assert_close(found.float(), expected, rtol=2e-3, atol=2e-2)
+
+
 def test_refusals():
     with pytest.raises(ValueError, match="'linformer', which shortens the inputs"):
         HeadsAttention(pa.make_attention("linformer", 8, 2, max_length=4))

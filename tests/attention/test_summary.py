@@ -70,6 +70,11 @@ def test_precision_and_place_of_a_summary():
     kept = layer.summarise(y)
     assert_close(layer.attend(x, kept), layer(x, y)[0], rtol=1e-4, atol=1e-5)
     assert kept.to(torch.float64).sums[0].dtype == torch.float64
+    for weights in ("tied", "free"):  # free weights with cosine features keep the count alone
+        own = PrimalAttention(8, 2, weights=weights).eval().summarise(y)
+        moved = own.to("meta")
+        assert {tensor.device.type for tensor in moved.tensors} == {"meta"}
+        assert own.to(torch.float64).count.dtype == torch.long
     half = PrimalAttention(8, 2, dtype=torch.bfloat16).eval()
     assert half.summarise(y.bfloat16()).sums[0].dtype == torch.float32  # sums of many
     with torch.autocast("cpu", dtype=torch.bfloat16):

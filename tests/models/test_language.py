@@ -79,3 +79,5 @@ def test_a_table_of_positions_has_an_end():
         build("free", positions="rotary")
     with pytest.raises(ValueError, match="no tokens to go on from"):
         next(model.generate([]))
+    with pytest.raises(ValueError, match="top is 0; expected an integer of at least 1"):
+        next(model.generate([1], top=0))

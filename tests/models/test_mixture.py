@@ -42,6 +42,12 @@ def test_quantiles_are_where_the_chance_is(share):
         own.quantile(1.0)
 
 
+def test_a_quantile_beyond_all_numbers_is_the_greatest():
+    wild = LogNormalMixture(torch.zeros(1), torch.zeros(1), torch.tensor([10.0]))
+    assert wild.quantile(0.9) == torch.finfo(torch.float64).max
+    assert wild.quantile(0.1) == 0.0
+
+
 def test_samples_are_of_the_distribution():
     own, _ = draw((1,), 3)
     many = LogNormalMixture(*(part.expand(20_000, 3) for part in own))

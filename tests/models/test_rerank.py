@@ -26,6 +26,14 @@ def test_permuted_lists():
     assert not torch.allclose(other, scores)
 
 
+def test_a_list_has_the_same_scores_in_any_company():
+    net, query, listed = make(), rows(3, 5), rows(3, 7, 5)
+    together = net(query, listed, listed[:, :3])
+    for i in range(3):
+        one = slice(i, i + 1)
+        assert_close(net(query[one], listed[one], listed[one, :3]), together[one])
+
+
 def test_a_list_may_be_shorter_than_the_anchors():
     net, query, listed = make(), rows(1, 5), rows(1, 2, 5)
     assert net(query, listed, listed).shape == (1, 2)

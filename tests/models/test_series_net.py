@@ -124,3 +124,14 @@ def test_wrong_inputs(shape, padding, message):
 def test_wrong_settings(changes, message):
     with pytest.raises(ValueError, match=message):
         net(**changes)
+
+
+def test_a_batch_of_a_single_position_is_trained_on():
+    model = net(1, dropout=0.0)
+    inputs, padding = batch([1])
+    expected = model(inputs, padding)
+    model.train()
+    assert_close(model(inputs, padding), expected)  # by the statistics of the steps before
+    assert all(module.training for module in model.modules())
+    model(inputs, padding).sum().backward()
+    assert torch.isfinite(model.stem[0].weight.grad).all()

@@ -1,5 +1,9 @@
 """Limits, and the page."""
 
+import asyncio
+import threading
+import time
+
 import pytest
 
 pytest.importorskip("starlette")
@@ -47,3 +51,41 @@ def test_rows_of_a_table_are_answered(table_run, people):
         answer(model, people.read_bytes(), "text/csv", most=50)
     with pytest.raises(BadRequest, match="expected text/csv"):
         answer(model, b"{}", "application/json", most=50)
+
+
+def test_work_that_is_given_up_does_not_pile_up(monkeypatch):
+    """Of six requests that take too long one is worked on, the others never begin."""
+    at_once, most, begun = 0, 0, 0
+    counting = threading.Lock()
+
+    def slow(*_, **__):
+        nonlocal at_once, most, begun
+        with counting:
+            at_once, begun = at_once + 1, begun + 1
+            most = max(most, at_once)
+        time.sleep(0.5)
+        with counting:
+            at_once -= 1
+        return {}
+
+    monkeypatch.setattr("primal_attention.serve.app.answer", slow)
+    app = make_app(None, Limits(seconds=0.1))
+
+    async def post():
+        async def receive():
+            return {"type": "http.request", "body": b"{}", "more_body": False}
+
+        async def send(message):
+            statuses.append(message.get("status"))
+
+        scope = {"type": "http", "method": "POST", "path": "/predict", "headers": []}
+        await app(scope | {"query_string": b""}, receive, send)
+
+    async def several():
+        await asyncio.gather(*(post() for _ in range(3)))
+        await asyncio.gather(*(post() for _ in range(3)))
+
+    statuses = []
+    asyncio.run(several())
+    assert statuses.count(503) == 6
+    assert (most, begun) == (1, 1)

@@ -12,7 +12,7 @@ from ..kernels.dropped_softmax import softmax_attention
 from ..theory.precision import widen
 from .base import Attention, Streaming
 from .cost import Terms
-from .factored import FactoredAttention
+from .factored import FactoredAttention, in_range
 from .linear import LinearAttention
 from .linformer import LinformerAttention
 from .projected import MixingAttention, hide
@@ -68,17 +68,10 @@ class HeadsAttention(nn.Module):
         key, value = hide(key, ignore), hide(value, ignore)
         if isinstance(layer, SoftmaxAttention):
             return _softmax(layer, query, key, value, ignore, state)
-        if isinstance(layer, FactoredAttention) and not layer.causal:
-            hidden = None if cross else ignore
-            left, right, _, scale = layer._factors(
-                query.transpose(1, 2), key.transpose(1, 2), hidden, ignore
-            )
-            left = left if scale is None else left * scale.unsqueeze(-1)
-            return left.transpose(1, 2) @ (right.permute(0, 2, 3, 1) @ value), None
         if isinstance(layer, FactoredAttention):
-            start = layer._start(len(query), self.head_dim) if state is None else state
-            heads: tuple[Tensor, Any] = layer._advance(query, key, value, ignore, start)
-            return heads
+            with in_range(query, key, value) as (q, k, v):  # sums over positions leave float16
+                heads, state = _factored(layer, q, k, v, ignore, state, cross=cross)
+            return heads.to(query.dtype), state
         if layer.parts == 2:  # the keys are the queries
             query = key
         if isinstance(layer, SinkhornAttention):
@@ -92,6 +85,28 @@ class HeadsAttention(nn.Module):
         """What one call costs, as if the heads were projected from their own width."""
         terms: Terms = self.layer.cost(length, batch)  # type: ignore[operator]
         return terms
+
+
+def _factored(
+    layer: FactoredAttention,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    ignore: Tensor | None,
+    state: Any,
+    *,
+    cross: bool,
+) -> tuple[Tensor, Any]:
+    if layer.causal:
+        start = layer._start(len(query), value.shape[-1]) if state is None else state
+        advanced: tuple[Tensor, Any] = layer._advance(query, key, value, ignore, start)
+        return advanced
+    hidden = None if cross else ignore
+    left, right, _, scale = layer._factors(
+        query.transpose(1, 2), key.transpose(1, 2), hidden, ignore
+    )
+    left = left if scale is None else left * scale.unsqueeze(-1)
+    return left.transpose(1, 2) @ (right.permute(0, 2, 3, 1) @ value), None
 
 
 def _softmax(

@@ -99,7 +99,8 @@ class KeptSums(Summary):
         """Of another type or on another device, as `Tensor.to`."""
         scale = None if self.log_scale is None else self.log_scale.to(*args, **kwargs)
         sums = tuple(part.to(*args, **kwargs) for part in self.sums)
-        count = self.count.to(sums[0].device) if sums else self.count
+        where = self.count.new_empty(0).to(*args, **kwargs).device
+        count = self.count.to(where)  # of its own type: positions are counted
         return replace(self, sums=sums, log_scale=scale, count=count)
 
     def _joined(self, other: Self, sign: int) -> Self:

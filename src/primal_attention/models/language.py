@@ -127,6 +127,8 @@ class LanguageModel(nn.Module):
         Each costs one step of a stream."""
         if not len(tokens):
             raise ValueError("there are no tokens to go on from; expected at least one")
+        if top is not None:
+            check_positive(top=top)
         if temperature < 0:
             raise ValueError(f"temperature is {temperature}; expected at least 0")
         device = self.embed.weight.device

@@ -32,7 +32,8 @@ class LogNormalMixture(NamedTuple):
         return self._below(log)
 
     def quantile(self, share: float) -> Tensor:
-        """The gaps (...) that are not exceeded with this probability, by bisection of the log."""
+        """The gaps (...) that are not exceeded with this probability, by bisection of the log; what
+        no number holds is the greatest."""
         if not 0 < share < 1:
             raise ValueError(f"share is {share}; expected a number in (0, 1)")
         # that of the mixture lies between those of its parts
@@ -44,7 +45,7 @@ class LogNormalMixture(NamedTuple):
             middle = (low + high) / 2
             enough = wide._below(middle.unsqueeze(-1)) >= share
             low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
-        return high.exp()
+        return high.exp().clamp(max=torch.finfo(high.dtype).max)
 
     def median(self) -> Tensor:
         return self.quantile(0.5)

@@ -68,8 +68,7 @@ class RerankNet(nn.Module):
         affinities = rows @ points.mT  # (B, K + 1, at most L)
         affinities = F.pad(affinities, (0, self.anchors - affinities.shape[-1]))
         seen = self.affinities(affinities)
-        batch, count = seen.shape[:2]
-        out = self.encoder(seen.flatten(0, 1), Packing(batch, count)).unflatten(0, (batch, count))
+        out = self.encoder(seen, Packing(*seen.shape[:2]))  # a list is a sequence of its own
         near = F.cosine_similarity(out[:, :1], out[:, 1:], dim=-1)
         scores: Tensor = self.log_first.exp() * first + SPEED * self.context * near
         return scores

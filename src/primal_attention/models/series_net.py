@@ -132,9 +132,17 @@ class SeriesNet(nn.Module):
 
 
 def _normed(norm: nn.Module, rows: Tensor) -> Tensor:
-    """The batch norm of rows (..., d): each is one of the samples."""
-    flat: Tensor = norm(rows.reshape(-1, rows.shape[-1]))
-    return flat.view(rows.shape)
+    """The batch norm of rows (..., d): each is one of the samples. A single one has no variance: it
+    is normed as in evaluation."""
+    flat = rows.reshape(-1, rows.shape[-1])
+    if norm.training and len(flat) == 1:
+        norm.eval()
+        try:
+            return norm(flat).view(rows.shape)  # type: ignore[no-any-return]
+        finally:
+            norm.train()
+    normed: Tensor = norm(flat)
+    return normed.view(rows.shape)
 
 
 def _pooled(rows: Tensor, packing: Packing, factor: int) -> tuple[Tensor, Packing]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -17,7 +18,6 @@ from ..runs.extras import needs_extra
 from ..version import __version__
 
 with needs_extra("serve", "serving needs"):
-    import anyio
     from starlette.applications import Starlette
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -60,9 +60,10 @@ class Refused(Exception):
 
 def make_app(model: TrainedModel, limits: Limits | None = None) -> Starlette:
     """The application for one model. Requests are answered one after the other, in a thread beside
-    the server, so that /health answers while the model works."""
+    the server, so that /health answers while the model works. One that takes too long is told so;
+    the thread goes on to its end before it takes the next."""
     limits = Limits() if limits is None else limits
-    worker = anyio.CapacityLimiter(1)
+    worker = ThreadPoolExecutor(1, "predict")
     present = 0
 
     async def page(request: Request) -> Response:
@@ -81,8 +82,8 @@ def make_app(model: TrainedModel, limits: Limits | None = None) -> Starlette:
             body = await _body(request, limits)
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             work = functools.partial(answer, model, body, kind, most=limits.cases)
-            with anyio.fail_after(limits.seconds):
-                found = await anyio.to_thread.run_sync(work, limiter=worker, abandon_on_cancel=True)
+            async with asyncio.timeout(limits.seconds):
+                found = await asyncio.get_running_loop().run_in_executor(worker, work)
             return JSONResponse(found)
         except Refused as refused:
             # what has not been read cannot be skipped: the connection ends with the answer

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..runs.errors import RunError
 from ..runs.files import explained, remove_temporary, sync_folder, temporary, write_bytes
 
 KEEP = 2
@@ -124,6 +125,27 @@ def tensors_from_bytes(data: bytes) -> dict[str, Tensor]:
 
     # in memory of their own: what aligned memory computes may differ in the last bit
     return {name: tensor.clone() for name, tensor in load(data).items()}
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; a RunError says what is wrong with it."""
+    from safetensors import SafetensorError
+
+    with explained(f"read {path}"):
+        stored = path.read_bytes()
+    try:
+        return tensors_from_bytes(stored)
+    except SafetensorError as error:
+        raise RunError(f"{path} is damaged: {str(error).splitlines()[0]}") from error
+
+
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Give a model the weights of a safetensors file; a RunError says what is wrong with it."""
+    weights = read_tensors(path)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise RunError(f"{path} is damaged: {str(error).splitlines()[0]}") from error
 
 
 # -- the optimiser, by the names of the parameters ------------------------------------------------

@@ -64,8 +64,17 @@ def settings_for(
     if "recipe" in _fields(kind):
         fields["recipe"] = recipe or "default"
     config = kind.from_dict(fields | {"task": task, "attention": attention} | given)
+    if "ksvd_growth" not in fields | given:
+        config = dataclasses.replace(config, ksvd_growth=_growth_for(config))
     config.validate()
     return config
+
+
+def _growth_for(config: EngineConfig) -> str:
+    """Of the KSVD loss of a new run: with positive features it begins at 1e5 to 1e8, and would take
+    the first steps for itself. Several processes share no logarithm."""
+    large = config.eta and "primal" in config.attention and config.feature_map != "cosine"
+    return "log" if large and config.devices * config.nodes == 1 else config.ksvd_growth
 
 
 def help_of(kind: type[EngineConfig], name: str) -> str:

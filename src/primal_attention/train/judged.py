@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
 from torch import nn
 
 from ..runs.errors import RunError
-from ..runs.files import explained, read_json, read_object
+from ..runs.files import read_json, read_object
 from ..runs.folder import WEIGHTS
 from ..tasks import get_task
 from ..tasks.classification.objective import Classification
 from ..tasks.classification.result import ClassificationResult
-from .checkpoint import tensors_from_bytes
+from .checkpoint import load_weights
+from .run import load
 from .seeds import SEEDS_FILE
 
 
@@ -36,16 +36,9 @@ def open_run(run: Path) -> tuple[Classification, nn.Module]:
         raise RunError(f"{run} learned no label a case ({task.name}); expected a run that did")
     if not (run / WEIGHTS).exists():
         raise RunError(f"{run} has no {WEIGHTS}; expected a run that ended an epoch")
-    config: Any = task.settings.from_dict(settings)
-    data: Classification = task.objective.load(task, config)
+    data: Any = load(task.settings.from_dict(settings))
     model = data.model()
-    with explained(f"read {run / WEIGHTS}"):
-        stored = (run / WEIGHTS).read_bytes()
-    try:
-        model.load_state_dict(tensors_from_bytes(stored))
-    except (SafetensorError, RuntimeError) as error:
-        why = str(error).splitlines()[0]
-        raise RunError(f"{run / WEIGHTS} is damaged: {why}") from error
+    load_weights(model, run / WEIGHTS)
     return data, model.eval()
 
 

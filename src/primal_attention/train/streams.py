@@ -22,11 +22,11 @@ KINDS: dict[str, type[EventConfig] | type[LanguageConfig]] = {
 
 
 class Stored(NamedTuple):
-    """What a run has left: its settings, how it reads, the weights that count."""
+    """What a run has left: its settings, how it reads, the file of the weights that count."""
 
     config: Any
     reading: dict[str, Any]
-    weights: dict[str, Any]
+    weights: Path
 
 
 def reads(run: Path) -> str | None:
@@ -37,22 +37,27 @@ def reads(run: Path) -> str | None:
 
 def predict_events(run: Path, new: Path, out: IO[str]) -> int:
     """Write what a run of events expects after every sequence of a table; how many there were."""
-    from ..tasks.events.predict import predict_table, trained_model
+    from ..models.events import EventModel
+    from ..tasks.events.predict import predict_table
+    from .checkpoint import load_weights
 
-    stored = _read(run, "events")
+    stored = _read(run, "events", "names")
     names = tuple(stored.reading["names"])
-    return predict_table(trained_model(stored.config, names, stored.weights), names, new, out)
+    model = EventModel(len(names), **stored.config.model_options())
+    load_weights(model, stored.weights)
+    return predict_table(model.eval(), names, new, out)
 
 
 def language_model(run: Path) -> tuple[LanguageModel, Vocabulary]:
     """The model of a run that learned a language, and its tokens."""
     from ..models.language import LanguageModel
     from ..tasks.language.text import Vocabulary
+    from .checkpoint import load_weights
 
-    stored = _read(run, "text")
+    stored = _read(run, "text", "tokens", "words")
     vocabulary = Vocabulary.from_dict(stored.reading)
     model = LanguageModel(len(vocabulary), **stored.config.model_options())
-    model.load_state_dict(stored.weights)
+    load_weights(model, stored.weights)
     return model.eval(), vocabulary
 
 
@@ -85,9 +90,8 @@ def generate(
         yield vocabulary.piece(token)
 
 
-def _read(run: Path, kind: str) -> Stored:
-    from .checkpoint import tensors_from_bytes
-
+def _read(run: Path, kind: str, *keys: str) -> Stored:
+    """Of a run of a kind, whose reader.json has these keys."""
     config = read_config(run)
     if not isinstance(config, KINDS[kind]):
         example = KINDS[kind].EXAMPLE
@@ -95,5 +99,8 @@ def _read(run: Path, kind: str) -> Stored:
     path = run / "best.safetensors"
     if not path.is_file() or not (run / "reader.json").is_file():
         raise RunError(f"{run} has no weights yet; expected the folder of a finished run")
-    weights = tensors_from_bytes(path.read_bytes())
-    return Stored(config, read_object(run / "reader.json"), weights)
+    reading = read_object(run / "reader.json")
+    for key in keys:
+        if key not in reading:
+            raise RunError(f"{run / 'reader.json'} is damaged: no {key!r}")
+    return Stored(config, reading, path)

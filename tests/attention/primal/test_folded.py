@@ -192,3 +192,10 @@ def test_other_types(both, make_rows):
     single = folded.float()(x.float())[0]
     assert single.dtype == torch.float32
     assert_close(single.double(), layer(x)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_what_happens_to_the_folded_layer_does_not_reach_the_original():
+    layer = PrimalAttention(8, 2, weights="free", feature_map="elu").eval()
+    FoldedPrimalAttention(layer).double().train()
+    assert {p.dtype for p in layer.parameters()} == {torch.float32}
+    assert not layer.feature_map.training

@@ -34,6 +34,23 @@ def test_counting():
     assert found["bigram"]["loss"] == pytest.approx(expected / 4)
 
 
+def test_many_types_and_parts_of_the_events(monkeypatch):
+    """Counts of all triples of 4000 types would be 512 GB."""
+    rng = np.random.default_rng(0)
+    names = tuple(map(str, range(4000)))
+
+    def draw(length):
+        types = rng.integers(0, 4000, length) // rng.integers(1, 1000, length)
+        return EventSet("made", (np.arange(float(length)),), (types,), names)
+
+    train, test = draw(3000), draw(300)
+    whole = baselines(train, test)
+    monkeypatch.setattr("primal_attention.tasks.events.baselines.CELLS", 7 * 4000)
+    for name, figures in baselines(train, test).items():
+        assert figures == pytest.approx(whole[name])
+    assert whole["trigram"]["loss"] < math.log(4000)
+
+
 def test_one_log_normal_for_all_gaps():
     rng = np.random.default_rng(0)
     times = np.cumsum(rng.lognormal(1.0, 0.5, size=4000))

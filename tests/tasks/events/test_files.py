@@ -27,6 +27,16 @@ def test_a_table(tmp_path):
     assert len(whole) == 3
 
 
+def test_broken_files(tmp_path):
+    with pytest.raises(DataError, match=r"line 2 of .*log.csv cannot be read: field larger than"):
+        read_table(write(tmp_path / "log.csv", f"sequence,time,type\na,1,{'x' * 200_000}\n"))
+    whole = bytearray(gzip.compress(GOOD.encode() * 50))
+    whole[20:40] = bytes(20)
+    (tmp_path / "log.csv.gz").write_bytes(whole)
+    with pytest.raises(DataError, match=r"cannot read .*log.csv.gz"):
+        read_table(tmp_path / "log.csv.gz")
+
+
 def test_columns_may_stand_anywhere_and_files_may_be_compressed(tmp_path):
     path = tmp_path / "log.tsv.gz"
     path.write_bytes(

@@ -5,7 +5,7 @@ import pytest
 
 from primal_attention.tasks.base import DataError
 from primal_attention.tasks.own.columns import Columns
-from primal_attention.tasks.own.files import read_cases
+from primal_attention.tasks.own.files import read_cases, stream
 from primal_attention.tasks.own.parts import Parts, find, image_folder
 
 TS = "@problemName a\n@dimensions 2\n{label}\n@data\n1,2,3:4,5,6:{one}\n1,2:4,5:{two}\n"
@@ -81,7 +81,43 @@ def test_a_folder_of_files_for_each_class(tmp_path):
         read_cases(tmp_path, Columns())
 
 
+def write_folder(folder, **files):
+    """{class: text of its only file}"""
+    for name, text in files.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "one.csv").write_text(text)
+    return folder
+
+
+def test_channels_of_a_folder_are_found_by_name(tmp_path):
+    train = write_folder(tmp_path / "train", a="x,y\n1,2\n", b="y,x\n4,3\n")
+    found = read_cases(train, Columns())
+    assert [case.series.tolist() for case in found.cases] == [[[1, 2]], [[3, 4]]]
+    write_folder(tmp_path / "test", a="y,x\n6,5\n")
+    parts = Parts.of({"data": str(tmp_path)})
+    assert parts.read("test").cases[0].series.tolist() == [[5, 6]]
+    write_folder(train, c="x,z\n1,2\n")
+    with pytest.raises(DataError, match=r"c/one.csv has no column 'y'; expected the channels"):
+        read_cases(train, Columns())
+    assert [case.series.shape for case in stream(tmp_path / "test", Columns(), labelled=False,
+            together=True)] == [(1, 2)]  # fmt: skip
+
+
+def test_rows_of_a_folder_are_ordered_by_time(tmp_path):
+    folder = write_folder(tmp_path, a="t,x\n3,30\n1,10\n2,20\n", b="t,x\n0,1\n")
+    found = read_cases(folder, Columns(time="t"))
+    assert found.cases[0].series.tolist() == [[10], [20], [30]]
+    write_folder(folder, c="x\n1\n")
+    with pytest.raises(DataError, match=r"c/one.csv has no column 't' for --time"):
+        read_cases(folder, Columns(time="t"))
+    (folder / "c" / "one.csv").write_text("t,x\n1,1\n1,2\n")
+    with pytest.raises(DataError, match=r"line 3, column 't': 'c/one.csv' has this time in line 2"):
+        read_cases(folder, Columns(time="t"))
+
+
 def test_files_that_nobody_reads(tmp_path):
+    with pytest.raises(DataError, match=r"new\.csv is not there; expected a file or a folder"):
+        list(stream(tmp_path / "new.csv", Columns(), labelled=False, together=True))
     (tmp_path / "a.xlsx").write_text("")
     with pytest.raises(DataError, match=r"ends with '.xlsx'; expected a file that ends with .csv"):
         read_cases(tmp_path / "a.xlsx", Columns())

@@ -80,6 +80,11 @@ def test_files_plain_gzipped_marked_and_broken(tmp_path):
     broken.write_bytes(packed.read_bytes()[:-6])
     with pytest.raises(DataError, match="damaged or incomplete"), opened(broken) as lines:
         list(Table(lines, "a"))
+    whole = bytearray(gzip.compress(bytes(range(256)) * 50))
+    whole[20:40] = bytes(20)
+    broken.write_bytes(whole)
+    with pytest.raises(DataError, match="damaged or incomplete"), opened(broken) as lines:
+        list(Table(lines, "a"))
     latin = tmp_path / "latin.csv"
     latin.write_bytes(b"x,y\n1,\xe9\n")
     with pytest.raises(DataError, match="expected text in UTF-8"), opened(latin) as lines:

@@ -54,6 +54,22 @@ def test_in_a_folder(classifier, tmp_path):
     )
 
 
+@pytest.mark.parametrize("options", [{"weights": "data"}, {"attention": "linformer"}])
+def test_layers_whose_size_follows_from_the_largest_bag_come_back(options, tmp_path):
+    one = PrimalBagClassifier(**SMALL | {"steps": 1, "epochs": 1} | options).fit(BAGS, Y)
+    one.save(tmp_path / "saved")
+    again = PrimalBagClassifier.load(tmp_path / "saved")
+    np.testing.assert_array_equal(again.predict_proba(BAGS), one.predict_proba(BAGS))
+
+
+def test_names_of_columns_are_those_of_the_last_fit():
+    pd = pytest.importorskip("pandas")
+    one = PrimalBagClassifier(**SMALL | {"steps": 1, "epochs": 1})
+    one.fit(pd.DataFrame(np.eye(4), columns=list("abcd")), [0, 1, 0, 1])
+    assert one.feature_names_in_.tolist() == list("abcd")
+    assert not hasattr(one.fit(BAGS, Y), "feature_names_in_")
+
+
 def test_wrong_bags_are_named(classifier):
     with pytest.raises(ValueError, match="bag 1 of X has 2 columns; expected 3"):
         classifier.predict([BAGS[0], BAGS[1][:, :2]])

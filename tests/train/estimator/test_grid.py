@@ -44,6 +44,11 @@ def test_the_grid_is_never_too_fine():
     assert len(grid([np.zeros((51, 1))], [times])[0]) <= 4 * 51 + 1
 
 
+def test_a_case_in_another_unit_is_refused_before_it_fills_the_memory():
+    with pytest.raises(ValueError, match=r"case 1 of times lasts 1e\+12, 2e\+12 steps of the grid"):
+        TimeGrid(0.5)([np.zeros((2, 1))] * 2, [np.array([0.0, 1.0]), np.array([0.0, 1e12])])
+
+
 def test_a_classifier_with_times(tmp_path):
     X, y, times = waves()
     model = PrimalFormerClassifier(ensemble="fast", groups=2, random_state=0).fit(X, y, times=times)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("sklearn")
 
@@ -38,13 +39,17 @@ def test_a_ranking_is_the_list_in_another_order(reranker, method):
 
 
 def test_queries_do_not_see_each_other(reranker):
-    whole = reranker.rank(VECTORS[:4], VECTORS, 10)
-    np.testing.assert_array_equal(reranker.rank(VECTORS[2:3], VECTORS, 10)[0], whole[2])
+    whole = reranker.rank(VECTORS[:4], VECTORS, 10, return_scores=True)
+    alone = reranker.rank(VECTORS[2:3], VECTORS, 10, return_scores=True)
+    np.testing.assert_array_equal(alone[0][0], whole[0][2])
+    np.testing.assert_allclose(alone[1][0], whole[1][2], rtol=1e-12)
 
 
 def test_in_a_folder(reranker, tmp_path):
     reranker.save(tmp_path / "saved")
+    state = torch.get_rng_state()
     again = Reranker.load(tmp_path / "saved")
+    assert torch.equal(torch.get_rng_state(), state)  # the global generators are left alone
     before = reranker.rank(VECTORS[:4], VECTORS, 10, return_scores=True)
     np.testing.assert_array_equal(
         again.rank(VECTORS[:4], VECTORS, 10, return_scores=True)[1], before[1]
@@ -56,5 +61,9 @@ def test_what_is_refused(reranker):
         reranker.rank(VECTORS, VECTORS, method="best")
     with pytest.raises(ValueError, match=r"base is \(6,\) of float64; expected numbers"):
         reranker.rank(VECTORS, VECTORS[0])
+    with pytest.raises(ValueError, match="queries have 5 columns and base 6; expected as many"):
+        reranker.rank(VECTORS[:, :5], VECTORS)
+    with pytest.raises(ValueError, match="k is 0; expected an integer of at least 1"):
+        reranker.rank(VECTORS, VECTORS, 0)
     with pytest.raises(ValueError, match="queries has a value that is NaN"):
         reranker.rank(np.full((1, 6), np.nan), VECTORS)

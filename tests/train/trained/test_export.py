@@ -83,6 +83,19 @@ def test_what_differs_is_refused(own_run, tmp_path, monkeypatch):
         export.export_run(own_run, "safetensors", tmp_path / "hub")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["onnx", "torch"])
+def test_a_file_that_differs_does_not_replace_the_one_before(form, own_run, tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    (tmp_path / "model").write_bytes(b"the one before")
+    monkeypatch.setattr(export, "TOLERANCE", -1.0)
+    with pytest.raises(RunError, match=r"differs from"):
+        export.export_run(own_run, form, tmp_path / "model")
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [
+        ("model", b"the one before")
+    ]
+
+
 def test_unknown_formats(own_run):
     with pytest.raises(ValueError, match=r"format is 'onx' \(did you mean 'onnx'\?\)"):
         export.export_run(own_run, "onx")

@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("lightning_fabric")
 
@@ -33,6 +34,12 @@ def test_probabilities_of_arrays_and_of_the_file_are_the_same(model, cases, sens
     np.testing.assert_allclose(found, model.predict_proba(str(sensors)), atol=1e-6)
     labels = model.predict(arrays)
     assert list(labels) == [model.classes[i] for i in found.argmax(1)]
+
+
+def test_opening_a_run_draws_no_random_numbers(own_run):
+    state = torch.get_rng_state()
+    pa.load_run(own_run)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_a_case_alone_is_the_case_in_a_batch(model, cases):

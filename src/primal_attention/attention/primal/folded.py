@@ -9,6 +9,7 @@ with w_out = W_o W_c (d x 2s): either the s scores are kept, or, where s is larg
 
 from __future__ import annotations
 
+import copy
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar
 
@@ -45,7 +46,7 @@ class FoldedPrimalAttention(PrimalAttention):
         )  # fmt: skip
         self.rank, self.weights, self.anchors = layer.rank, layer.weights, None
         self.anchor_rule, self.fast = layer.anchor_rule, layer.fast
-        self.feature_map = layer.feature_map
+        self.feature_map = copy.deepcopy(layer.feature_map)
         for name, parameter in (("weight", layer.in_proj_weight), ("bias", layer.in_proj_bias)):
             own = None if parameter is None else nn.Parameter(parameter.clone(), False)
             self.register_parameter(f"in_proj_{name}", own)

@@ -62,6 +62,7 @@ def read_rows(
     out."""
     times: dict[str, list[float]] = {}
     types: dict[str, list[str]] = {}
+    expected = None if names is None else set(names)
     for number, sequence, time, kind in _rows(path):
         own = times.setdefault(sequence, [])
         try:
@@ -77,7 +78,7 @@ def read_rows(
             )
         if not kind:
             raise DataError(f"line {number} of {path} has no type; expected one")
-        if names is not None and kind not in names:
+        if names is not None and expected is not None and kind not in expected:
             raise DataError(
                 f"line {number} of {path} has the type {kind!r}, which the model does not know; "
                 f"expected one of {', '.join(names)}"
@@ -101,7 +102,7 @@ def _rows(path: Path) -> Iterator[tuple[int, str, str, str]]:
     """The number of the line, the sequence, the time and the type of every event."""
     with io.StringIO(read_utf8(path), newline="") as file:
         reader = csv.reader(file, delimiter="\t" if ".tsv" in path.suffixes else ",")
-        header = [cell.strip().lower() for cell in next(reader, [])]
+        header = [cell.strip().lower() for cell in next(_told(reader, path), [])]
         missing = [name for name in COLUMNS if name not in header]
         if missing:
             raise DataError(
@@ -109,7 +110,7 @@ def _rows(path: Path) -> Iterator[tuple[int, str, str, str]]:
                 f"{', '.join(COLUMNS)} in its first line"
             )
         places = [header.index(name) for name in COLUMNS]
-        for row in reader:
+        for row in _told(reader, path):
             if not any(cell.strip() for cell in row):
                 continue
             if len(row) != len(header):
@@ -118,6 +119,14 @@ def _rows(path: Path) -> Iterator[tuple[int, str, str, str]]:
                 )
             sequence, time, kind = (row[place].strip() for place in places)
             yield reader.line_num, sequence, time, kind
+
+
+def _told(reader: Any, path: Path) -> Iterator[list[str]]:
+    """The rows of a csv reader; what it cannot read is told with its line."""
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise DataError(f"line {reader.line_num} of {path} cannot be read: {error}") from error
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
 import torch
-from torch import Tensor
 
 from ...models.events import EventModel
 from ..base import DataError
 from ..classification.evaluate import similar_lengths
 from .evaluate import INTERVAL, TOKENS
 from .files import read_rows
-from .settings import EventConfig
-
-
-def trained_model(
-    config: EventConfig, names: Sequence[str], weights: Mapping[str, Tensor]
-) -> EventModel:
-    """The model of a run with its weights; the data are not needed."""
-    model = EventModel(len(names), **config.model_options())
-    model.load_state_dict(weights)
-    return model.eval()
 
 
 @torch.inference_mode()

@@ -63,7 +63,7 @@ class Columns:
         apart = {target, self.id, self.time}
         others = tuple(name for name in table.header if name not in apart)
         if self.channels:
-            self._compare(table, others)
+            self.compare(table, others)
             return replace(self, target=target)
         if not others:
             raise DataError(
@@ -79,7 +79,8 @@ class Columns:
                 )
         return replace(self, target=target, channels=others)
 
-    def _compare(self, table: Table, found: tuple[str, ...]) -> None:
+    def compare(self, table: Table, found: tuple[str, ...]) -> None:
+        """Raise unless a table has the channels that are known, in any order."""
         for name in self.channels:
             if name not in found:
                 raise DataError(
@@ -145,6 +146,20 @@ def usual_target(table: Table) -> str:
             "is to be learned"
         )
     return usual[0]
+
+
+def one_case(table: Table, columns: Columns, name: str) -> Case:
+    """All rows of a table as one case, whose channels are known; `columns.time` orders them."""
+    places = [table.header.index(channel) for channel in columns.channels]
+    moment = None if columns.time is None else table.place(columns.time, "--time")
+    case = _Gathered(name, 2, None)
+    for row in table:
+        case.add(table, row, places)
+        if moment is not None:
+            case.times.append(moment_in(table, row, moment))
+    if not case.rows:
+        raise DataError(f"{table.name} has no values; expected a row for each position")
+    return _finished(table, columns, {name: case})
 
 
 def is_wide(table: Table, columns: Columns) -> bool:

@@ -4,7 +4,8 @@ a.csv, a.csv.gz          a table, see columns.py
 a.npz                    X (cases, channels, timepoints) or (cases, timepoints), y (cases,), and
                          for unequal lengths `lengths` (cases,)
 a.ts                     the format of the UEA archive, with classes or numbers as targets
-folder/<class>/*.csv     a series each: a column for each channel, a row for each position
+folder/<class>/*.csv     a series each: a column for each channel, the same in all files, a row for
+                         each position, in the order of the column `--time` if there is one
 folder/<class>/*.npy     an array (channels, timepoints) each
 """
 
@@ -22,7 +23,7 @@ from ..base import DataError
 from ..folders import visible
 from ..series import Floats
 from ..uea.ts import read_ts_targets
-from .columns import Case, Columns, cases_of, is_wide
+from .columns import Case, Columns, cases_of, is_wide, one_case
 from .table import Table, listed, opened
 
 ENDINGS = (".csv", ".csv.gz", ".npz", ".ts", ".ts.gz")
@@ -31,10 +32,12 @@ OF_A_CASE = (".csv", ".npy")  # files that hold one series
 
 @dataclass(frozen=True, eq=False)
 class Cases:
-    """All cases of a file or folder. `columns` is None where there are none with names."""
+    """All cases of a file or folder. `columns` are those of a table; `names` those of the channels
+    of a folder of tables."""
 
     cases: list[Case]
     columns: Columns | None
+    names: tuple[str, ...] = ()
 
     @property
     def channels(self) -> int:
@@ -54,6 +57,8 @@ def read_cases(path: Path, columns: Columns, *, labelled: bool = True) -> Cases:
             found = columns.of(table, labelled=labelled)
             if not columns.channels:
                 found = replace(found, wide=is_wide(table, found))
+    elif path.is_dir():
+        found = _first_channels(path, columns)
     cases = list(stream(path, found, labelled=labelled, together=False))
     if not cases:
         raise DataError(f"{path} has no cases; expected at least one")
@@ -63,11 +68,13 @@ def read_cases(path: Path, columns: Columns, *, labelled: bool = True) -> Cases:
                 f"{path}: {case.name!r} has {case.series.shape[1]} channels; expected "
                 f"{cases[0].series.shape[1]}, as {cases[0].name!r} has"
             )
-    return Cases(cases, found if is_table(path) else None)
+    return Cases(cases, found) if is_table(path) else Cases(cases, None, found.channels)
 
 
 def stream(path: Path, columns: Columns, *, labelled: bool, together: bool) -> Iterator[Case]:
     """The cases one by one; of tables, with `together`, only one is in memory."""
+    if not path.exists():
+        raise DataError(f"{path} is not there; expected a file or a folder")
     if path.is_dir():
         yield from _folder(path, columns, labelled=labelled)
     elif is_table(path):
@@ -75,7 +82,7 @@ def stream(path: Path, columns: Columns, *, labelled: bool, together: bool) -> I
             table = Table(lines, str(path))
             known = columns.of(table, labelled=labelled)
             yield from cases_of(table, known, labelled=labelled, together=together)
-    elif path.suffix == ".npz":
+    elif path.suffix.lower() == ".npz":
         yield from _arrays(path, labelled=labelled)
     elif path.name.lower().endswith((".ts", ".ts.gz")):
         series, targets = read_ts_targets(path)
@@ -151,8 +158,34 @@ def _folder(path: Path, columns: Columns, *, labelled: bool) -> Iterator[Case]:
             raise DataError(
                 f"{file} is in no folder of a class; expected {path}/<class>/{file.name}"
             )
-        series = _array(file) if file.suffix == ".npy" else _positions(file, columns)
+        if file.suffix.lower() == ".npy":
+            series = _array(file)
+        else:
+            with opened(file) as lines:
+                table = Table(lines, str(file))
+                columns = _channels(table, columns)  # those of the first file are those of all
+                series = one_case(table, columns, name).series
         yield Case(name, series, file.relative_to(path).parts[0] if labelled else None)
+
+
+def _first_channels(path: Path, columns: Columns) -> Columns:
+    """With the channels of the first table of a folder, if there is one."""
+    for file, _ in case_files(path):
+        if file.suffix.lower() != ".npy":
+            with opened(file) as lines:
+                return _channels(Table(lines, str(file)), columns)
+    return columns
+
+
+def _channels(table: Table, columns: Columns) -> Columns:
+    """With the channels of a table of one series, which must be those that are known."""
+    found = tuple(name for name in table.header if name not in (columns.time, columns.id))
+    if columns.channels:
+        columns.compare(table, found)
+        return columns
+    if not found:
+        raise DataError(f"{table.name} has no values; expected a column for each channel")
+    return replace(columns, channels=found)
 
 
 def case_files(path: Path) -> list[tuple[Path, str]]:
@@ -180,15 +213,3 @@ def _array(file: Path) -> Floats:
     series: Floats = found.T.astype(np.float64)
     _refuse_infinite(series, str(file))
     return series
-
-
-def _positions(file: Path, columns: Columns) -> Floats:
-    """A table whose rows are the positions of one series."""
-    with opened(file) as lines:
-        table = Table(lines, str(file))
-        skipped = {columns.time, columns.id}
-        places = [i for i, name in enumerate(table.header) if name not in skipped]
-        rows = [table.numbers(row, places) for row in table]
-    if not rows or not places:
-        raise DataError(f"{file} has no values; expected a row for each position")
-    return np.array(rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
@@ -41,7 +41,10 @@ class Parts:
             return train
         if self.test is None:
             raise DataError(f"there is no test set beside {self.train}; expected --test")
-        found = read_cases(self.test, train.columns or self.columns)
+        columns = train.columns or self.columns
+        if self.test.is_dir() and train.names:
+            columns = replace(columns, channels=train.names)
+        found = read_cases(self.test, columns)
         if found.channels != train.channels:
             raise DataError(
                 f"{self.test} has {found.channels} channels; expected {train.channels}, as "

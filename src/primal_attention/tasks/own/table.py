@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import math
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -126,7 +127,7 @@ def opened(path: Path) -> Iterator[IO[str]]:
             raw.seek(0)
             binary = gzip.GzipFile(fileobj=raw) if packed else raw
             yield io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")
-    except (EOFError, gzip.BadGzipFile) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path} is a damaged or incomplete gzip file: {error}") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error

@@ -134,7 +134,7 @@ class PrimalBagClassifier(ClassifierMixin, SavedEstimator):  # type: ignore[misc
         training = Training(config, scaled, problem, rows, int(plain(self.steps)), None)
         fitted = train(training, lambda step, steps: bar.show(0, step, steps))
         bar.close()
-        self._keep(config, fitted.model)
+        self._keep(config, fitted.model, training.shape["max_length"])
         self.history_, self.n_iter_ = fitted.history, fitted.steps
         return self
 
@@ -190,8 +190,8 @@ class PrimalBagClassifier(ClassifierMixin, SavedEstimator):  # type: ignore[misc
         config.check_settings()
         return config
 
-    def _keep(self, config: RunConfig, model: Any) -> None:
-        self._run = config
+    def _keep(self, config: RunConfig, model: Any, longest: int) -> None:
+        self._run, self._longest = config, longest  # the largest bag of fit
         model.max_length = sys.maxsize  # bags may be larger than those of fit: nothing has an order
         self.model_ = model.double().eval()
 
@@ -204,6 +204,8 @@ class PrimalBagClassifier(ClassifierMixin, SavedEstimator):  # type: ignore[misc
                 if bag.shape[1] != width:
                     raise ValueError(f"bag {i} of X has {bag.shape[1]} columns; expected {width}")
             self.n_features_in_ = width
+            if fit:
+                self.__dict__.pop("feature_names_in_", None)  # of a fit before
             return bags
         rules: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
         table = validate_data(self, X, reset=fit, **rules)
@@ -220,6 +222,7 @@ class PrimalBagClassifier(ClassifierMixin, SavedEstimator):  # type: ignore[misc
             "normaliser": self._normaliser.to_dict(),
             "history": self.history_,
             "steps": self.n_iter_,
+            "longest": self._longest,  # what anchors and projections of the length follow from
         }
 
     def _tensors(self) -> Mapping[str, Tensor]:
@@ -228,11 +231,11 @@ class PrimalBagClassifier(ClassifierMixin, SavedEstimator):  # type: ignore[misc
     def _restore(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         config = RunConfig.from_dict(content["run"])
         self._normaliser = Normaliser.from_dict(content["normaliser"])
-        channels = len(self._normaliser.mean)
-        shape = {"classes": len(self.classes_), "channels": channels, "max_length": 1}
+        channels, longest = len(self._normaliser.mean), content.get("longest", 1)
+        shape = {"classes": len(self.classes_), "channels": channels, "max_length": longest}
         model = build_model(config, **shape).double()
         model.load_state_dict(without_prefix("net", tensors))
-        self._keep(config, model)
+        self._keep(config, model, longest)
         self.history_, self.n_iter_ = content["history"], content["steps"]
 
 

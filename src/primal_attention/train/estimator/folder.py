@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -70,7 +71,8 @@ def read_folder(
     with explained(f"read {path / WEIGHTS}"):
         weights = (path / WEIGHTS).read_bytes()
     try:
-        return restore(content, weights)
+        with torch.random.fork_rng(devices=[]):  # a network is made before it gets its weights
+            return restore(content, weights)
     except (
         LookupError, TypeError, ValueError, RuntimeError, AttributeError, SafetensorError,
     ) as error:  # fmt: skip

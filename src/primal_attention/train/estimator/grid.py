@@ -12,6 +12,7 @@ from ...tasks.series import Floats
 
 QUANTILE = 0.25  # of the gaps between points: the step of the grid
 ROUNDING = 1e-3  # of a step
+LONGEST = 10**7  # points that a series may become: more is a mistake in its times
 DENSEST = 4.0  # points of the grid for each point of a series, on average
 
 
@@ -35,11 +36,17 @@ class TimeGrid:
 
     def __call__(self, series: Sequence[Floats], times: Sequence[Floats]) -> list[Floats]:
         """Series (length_i, channels) at times (length_i,) as series on the grid."""
-        return [self._one(x, own) for x, own in zip(series, times, strict=True)]
+        pairs = enumerate(zip(series, times, strict=True))
+        return [self._one(i, x, own) for i, (x, own) in pairs]
 
-    def _one(self, x: Floats, times: Floats) -> Floats:
+    def _one(self, i: int, x: Floats, times: Floats) -> Floats:
         # times are rounded: what lacks a thousandth of a step counts as a whole one
         times = times - times[0]
+        if times[-1] / self.step > LONGEST:
+            raise ValueError(
+                f"case {i} of times lasts {times[-1]:g}, {times[-1] / self.step:.3g} steps of the "
+                f"grid; expected at most {LONGEST:,}, in the unit of time of fit"
+            )
         points = int(times[-1] / self.step + ROUNDING) + 1
         grid = self.step * np.arange(points)
         found = np.full((points, x.shape[1]), np.nan)

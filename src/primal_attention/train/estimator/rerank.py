@@ -147,8 +147,14 @@ class Reranker(SavedEstimator):
         "reciprocal" compares neighbourhoods in the list. These need no `fit`.
         """
         check_choice("method", method, get_args(Method))
+        check_integer("k", plain(k), 1)
         asked, stored = (unit_rows(self._vectors(name, v)) for name, v in
                          (("queries", queries), ("base", base)))  # fmt: skip
+        if asked.shape[1] != stored.shape[1]:
+            raise ValueError(
+                f"queries have {asked.shape[1]} columns and base {stored.shape[1]}; expected "
+                "as many"
+            )
         k = min(k, len(stored))
         if method == "expand-base":
             asked = expand_query(asked, stored)

@@ -46,7 +46,8 @@ class Exported:
 
 
 def export_run(run: Path | str, form: str, out: Path | str | None = None) -> Exported:
-    """Write a run in another format. A RunError if it does not compute the same.
+    """Write a run in another format. A RunError if it does not compute the same; a file that was
+    there before is then left as it was.
 
     Args:
         run: the folder of a finished run.
@@ -75,15 +76,16 @@ def export_run(run: Path | str, form: str, out: Path | str | None = None) -> Exp
             )
         with explained(f"write {path}"), replacing(path) as beside:
             written.save(str(beside))  # type: ignore[union-attr]
-        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        return _compared(path, model, deployed, _onnx(session), _sizes(model))
+            session = onnxruntime.InferenceSession(str(beside), providers=["CPUExecutionProvider"])
+            return _compared(path, model, deployed, _onnx(session), _sizes(model))
     with _quiet():
         exported = torch.export.export(deployed, example(model), dynamic_shapes=_dynamic(model))
-    with explained(f"write {path}"), replacing(path) as beside, open(beside, "wb") as file:
-        torch.export.save(exported, file)
-    with open(path, "rb") as file:
-        program = torch.export.load(file).module()
-    return _compared(path, model, deployed, program, _sizes(model))
+    with explained(f"write {path}"), replacing(path) as beside:
+        with open(beside, "wb") as file:
+            torch.export.save(exported, file)
+        with open(beside, "rb") as file:
+            program = torch.export.load(file).module()
+        return _compared(path, model, deployed, program, _sizes(model))
 
 
 def _table(model: TrainedTable, form: str, path: Path) -> Exported:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -13,11 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from ...runs.errors import RunError
-from ...runs.files import explained, read_object
+from ...runs.files import read_object
 from ...tasks import get_task
 from ...tasks.classification.evaluate import TOKENS, similar_lengths
 from ...tasks.classification.settings import RunConfig
@@ -30,7 +28,7 @@ from ...tasks.images.sets import ImageSet
 from ...tasks.own.columns import Columns
 from ...tasks.own.files import stream
 from ...tasks.series import Floats, SeriesReader, SeriesSet
-from ..checkpoint import tensors_from_bytes
+from ..checkpoint import load_weights
 from ..config import TableConfig, config_of
 from ..run import load
 
@@ -206,9 +204,9 @@ def load_run(run: Path | str) -> TrainedModel:
         raise RunError(f"{path} is a run of {config.task}; expected one of classes or numbers")
     weights = stored_weights(path)
     reader = _reader(path, config)
-    module = get_task(config.task).model(config, reader.shape)
-    with intact(weights):
-        module.load_state_dict(stored_tensors(weights))
+    with torch.random.fork_rng(devices=[]):  # its random weights are replaced at once
+        module = get_task(config.task).model(config, reader.shape)
+    load_weights(module, weights)
     return TrainedModel(path, config, reader, module.eval())
 
 
@@ -218,24 +216,6 @@ def stored_weights(path: Path) -> Path:
     if found is None:
         raise RunError(f"{path} has no weights; expected {WEIGHTS[0]} of a run that is finished")
     return found
-
-
-def stored_tensors(file: Path) -> dict[str, Tensor]:
-    with explained(f"read {file}"):
-        stored = file.read_bytes()
-    return tensors_from_bytes(stored)
-
-
-@contextmanager
-def intact(file: Path) -> Iterator[None]:
-    """What fails in it is the fault of a file."""
-    try:
-        yield
-    except (KeyError, RuntimeError, SafetensorError, TypeError, ValueError) as error:
-        if isinstance(error, RunError):
-            raise
-        why = str(error).splitlines()[0] if str(error) else repr(error)
-        raise RunError(f"{file} is damaged: {why}") from error
 
 
 def _reader(path: Path, config: RunConfig) -> Any:

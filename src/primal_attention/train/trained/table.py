@@ -25,10 +25,11 @@ from ...tasks.own.columns import Columns as SeriesColumns
 from ...tasks.own.table import opened
 from ...tasks.table.files import read_blocks
 from ...tasks.table.reader import TableReader
+from ..checkpoint import read_tensors
 from ..config import TableConfig
 from ..estimator.base import prefixed
 from ..estimator.table import PrimalTableClassifier, PrimalTableRegressor
-from .model import TrainedModel, intact, stored_tensors, stored_weights
+from .model import TrainedModel, stored_weights
 
 Estimator = PrimalTableClassifier | PrimalTableRegressor
 
@@ -117,14 +118,24 @@ def load_table(path: Path, config: TableConfig) -> TrainedTable:
     for name in ("reader.json", MEMORY):
         if not (path / name).is_file():
             raise RunError(f"{path} has no {name}; expected the folder of a finished run")
-    with intact(path / "reader.json"):
+    weights, memory = read_tensors(stored_weights(path)), read_tensors(path / MEMORY)
+    with _intact(path / "reader.json"):
         reader = TableReader.from_dict(read_object(path / "reader.json"))
-    with intact(path / MEMORY):
-        memory = stored_tensors(path / MEMORY)
-    weights = stored_weights(path)
-    with intact(weights):
-        estimator = _estimator(config, reader, stored_tensors(weights), memory)
+    with _intact(path), torch.random.fork_rng(devices=[]):  # random weights are replaced at once
+        estimator = _estimator(config, reader, weights, memory)
     return TrainedTable(path, config, reader, estimator.net_, estimator)
+
+
+@contextmanager
+def _intact(place: Path) -> Iterator[None]:
+    """What fails in it is the fault of a file."""
+    try:
+        yield
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, RunError):
+            raise
+        why = str(error).splitlines()[0] if str(error) else repr(error)
+        raise RunError(f"{place} is damaged: {why}") from error
 
 
 def _estimator(

@@ -1,0 +1,22 @@
+"""The model of a finished run with its data, whether the task or the settings name them."""
+
+import pytest
+
+from primal_attention.runs.errors import RunError
+from primal_attention.train.judged import open_classes
+
+
+def test_a_run_on_ones_own_data(own_run):
+    data, model = open_classes(own_run)
+    assert len(data.selection) > 0
+    assert data.test() is None
+    assert not model.training
+
+
+def test_damaged_weights(own_run, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.json").write_bytes((own_run / "config.json").read_bytes())
+    (run / "best.safetensors").write_bytes(b"nothing")
+    with pytest.raises(RunError, match=r"best\.safetensors is damaged: "):
+        open_classes(run)
