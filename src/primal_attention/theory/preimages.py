@@ -16,6 +16,7 @@ counts x_f^2.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -105,7 +106,13 @@ class Learner:
                 machine = self._descend(start, outputs, x, y, loss, chosen)
             with torch.no_grad():
                 found.append((float(self._objective(machine, x, y, loss)), machine))
-        return min(found, key=lambda pair: pair[0])[1]
+        finite = [pair for pair in found if math.isfinite(pair[0])]  # NaN is less than nothing
+        if not finite:
+            raise FloatingPointError(
+                f"the objective is {found[-1][0]} after training; expected a lower lr than "
+                f"{self.lr}"
+            )
+        return min(finite, key=lambda pair: pair[0])[1]
 
     def _objective(
         self, f: Machine, x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor]
