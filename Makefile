@@ -16,6 +16,8 @@ PYTHON ?= python3.11 python3
 # process, which shares their fixtures and imports, until another one has nothing left to do
 PYTEST_ARGS ?= -n auto --dist worksteal
 test test-slow: export OMP_NUM_THREADS = 1
+# the tests start many processes: modules are compiled once, whatever the environment says
+test test-slow: export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: help setup demo test test-slow lint format bench docs wheels clean
 

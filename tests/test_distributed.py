@@ -32,9 +32,7 @@ KINDS = [
     {"weights": "data", "anchors": 7, "anchor_rule": "paper"},
     {"weights": "data", "anchors": 7, "anchor_rule": "mean"},
     {"weights": "free"},
-    {"weights": "free", "feature_map": "exp"},
     {"weights": "tied"},
-    {"weights": "tied", "feature_map": "exp"},
     {"weights": "free", "causal": True},
     {"weights": "free", "causal": True, "feature_map": "exp"},
     {"weights": "tied", "causal": True},
@@ -61,7 +59,7 @@ def loss_of(layer, x, ignore, g):
     return out, ksvd, (out.sin() * g).sum() + 0.7 * ksvd
 
 
-for kind, padded in [*itertools.product(KINDS, [True]), *itertools.product(KINDS[::2], [False])]:
+for kind, padded in [*itertools.product(KINDS, [True]), *itertools.product(KINDS[::4], [False])]:
     batch, length = 4, 22
     x, g = draw(batch, length, 8), draw(batch, length, 8, seed=2)
     # holes, padding at the end, a sample with nothing in the last part, one with nothing at all
@@ -128,7 +126,7 @@ else:
 dist.destroy_process_group()
 for child in others:
     assert os.waitpid(child, 0)[1] == 0
-os.write(1, f"equal {rank}\n".encode())  # one call: lines of several workers stay whole
+os.write(1, f"equal {rank}\\n".encode())  # one call: lines of several workers stay whole
 """
 
 

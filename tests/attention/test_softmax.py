@@ -569,6 +569,7 @@ def check_compiled(layer, calls, backend):
             assert eager is graph is None or assert_close(eager, graph, **EXACT) is None
 
 
+@pytest.mark.slow
 def test_compile():
     """Every kind of mask; the sweep compiles the causal layer."""
     calls = [

@@ -126,7 +126,7 @@ def test_a_converted_model(show, tmp_path, way, monkeypatch):
     assert done.exit_code == 0, (done.output, done.exception)
     found = json.loads(done.stdout)
     kinds = [one["kind"] for one in found["spectrum"]["layers"]]
-    assert kinds == ["softmax (Hugging Face)", "primal (data)"]
+    assert kinds == ["softmax (Hugging Face)", "primal (tied)"]
     assert len(found["diagnostics"]["layers"]) == 1
     _, calls = load_model(tmp_path, 2, tmp_path / "text.txt")
     true = pa.spectrum(model, calls).to_dict()["layers"][1]["effective_rank"]["mean"]

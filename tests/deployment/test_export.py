@@ -24,7 +24,9 @@ def check(model, example, masked, batch, sizes):
         assert_close(program(*args), model(*args), msg=lambda text, size=size: f"{size}: {text}")
 
 
-@pytest.mark.parametrize("name", ["causal tied", "folded features"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("causal tied", marks=pytest.mark.slow), "folded features"]
+)
 def test_export_serves_every_size(name, make_model, batch, sizes):
     """The sizes of the example leave no trace: shorter than the anchors, less than a chunk.
 
@@ -56,6 +58,7 @@ def test_a_saved_program_runs_without_the_layer(make_model, batch, sizes):
         assert_close(program.module()(*args), model(*args))
 
 
+@pytest.mark.slow
 def test_export_of_a_model_in_training_mode_and_float64(make_model, batch):
     """Exporting leaves the objective alone: nothing is recorded, no operator of ours is needed."""
     model = make_model("tied", dtype=torch.float64).train()

@@ -229,8 +229,24 @@ def test_settings_of_an_earlier_version_keep_their_meaning():
     assert "dropout" not in again.primal_options()
 
 
-def test_the_square_of_a_batch_needs_the_whole_batch():
-    config = RunConfig(task="uea/JapaneseVowels", ksvd_square="batch", devices=2)
-    message = "ksvd_square is 'batch' with 2 processes; expected 'sample', or one process"
+@pytest.mark.parametrize(
+    ("name", "whole", "other"), [("square", "batch", "sample"), ("growth", "log", "square")]
+)
+def test_what_needs_the_whole_batch(name, whole, other):
+    config = RunConfig(task="uea/JapaneseVowels", **{f"ksvd_{name}": whole}, devices=2)
+    message = f"ksvd_{name} is '{whole}' with 2 processes; expected '{other}', or one process"
     with pytest.raises(ValueError, match=message):
         config.validate()
+
+
+def test_a_loss_that_begins_large_grows_by_its_logarithm():
+    """In new runs with positive features, unless something else was asked for."""
+    from primal_attention.train.config import settings_for
+
+    def growth(**given):
+        return settings_for("uea/JapaneseVowels", ("primal",), **given).ksvd_growth
+
+    assert growth() == growth(feature_map="cosine") == "square"
+    assert growth(feature_map="elu") == "log"
+    assert growth(feature_map="elu", ksvd_growth="square") == "square"
+    assert growth(feature_map="elu", eta=0.0) == growth(feature_map="elu", devices=2) == "square"

@@ -46,7 +46,9 @@ def test_killed_and_resumed(start, tmp_path, outcome, undisturbed):
     assert not list(run.rglob(".tmp-*"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM]
+)
 def test_a_signal_ends_with_a_checkpoint(number, start, tmp_path, outcome):
     run = tmp_path / "run"
     changes = {"epochs": 40, "checkpoint_seconds": 1000.0}

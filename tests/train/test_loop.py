@@ -36,11 +36,11 @@ def make_loop():
 
 
 @pytest.mark.parametrize("attention", [("primal", "primal"), ("softmax", "primal"), ("softmax",)])
-@pytest.mark.parametrize("clip", [None, 0.3])
-def test_steps_are_those_of_a_plain_loop(attention, clip, config, make_loop):
+@pytest.mark.parametrize(("clip", "growth"), [(None, "square"), (0.3, "log")])
+def test_steps_are_those_of_a_plain_loop(attention, clip, growth, config, make_loop):
     settings = config(
         attention=attention, clip=clip, dropout=0.0, epochs=2, optimizer="adam", eta=0.3,
-        schedule="cosine", warmup_steps=2, precision="64-true",
+        schedule="cosine", warmup_steps=2, precision="64-true", ksvd_growth=growth,
     )  # fmt: skip
     loop, model = make_loop(settings)
     events = [event for event in loop if hasattr(event, "grad_norm")]
@@ -56,7 +56,7 @@ def test_steps_are_those_of_a_plain_loop(attention, clip, config, make_loop):
             task = F.cross_entropy(plain(batch.inputs.double(), batch.padding), batch.targets)
             loss = task
             if "primal" in attention:
-                ksvd = pa.ksvd_loss(plain)
+                ksvd = pa.ksvd_loss(plain, growth=growth)
                 loss = task + 0.3 * ksvd
                 assert events[step].ksvd_loss == pytest.approx(ksvd.item())
             else:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from ..attention import PrimalAttention
 from ..attention.projected import ProjectedAttention
 from ..names import check_choice
 from ..tasks.generated import GeneratedTask, Questions, make_generated
-from ..theory.loss import ksvd_loss
+from ..theory.loss import Growth, ksvd_loss
 from .candidates import parse_candidate
 from .settings import Settings
 
@@ -39,8 +39,8 @@ class Lesson:
     """One run. attention: as in `primal bench`, "primal:tied,feature_map=elu". eta: weight of the
     KSVD loss. curriculum: the length doubles in the first half of the time from 64 to `length`,
     and batches of short sequences are as many positions. start: of queries and keys, the
-    attention's own, or the same for all: W_k equal to W_q, or drawn for itself. task_options:
-    (name, number), ..."""
+    attention's own, or the same for all: W_k equal to W_q, or drawn for itself. growth: of the KSVD
+    loss, as in `ksvd_loss`. task_options: (name, number), ..."""
 
     attention: str
     task: str = "lookup"
@@ -56,6 +56,7 @@ class Lesson:
     rank: int = 8
     learning_rate: float = 2e-3
     start: str = "own"
+    growth: str = "log"
     task_options: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -65,6 +66,7 @@ class Lesson:
         if self.eta < 0:
             raise ValueError(f"eta is {self.eta}; expected a number of at least 0")
         check_choice("start", self.start, STARTS)
+        check_choice("growth", self.growth, get_args(Growth))
         parse_candidate(self.attention)
         if self.length < self.made_task.shortest:
             raise ValueError(
@@ -160,7 +162,7 @@ def learning(lesson: Lesson, see: Callable[[Point], None] = lambda point: None) 
             batch = lesson.batch * (lesson.length // length)
             questions = task.draw(batch, length, generator)
             start = time.process_time()
-            _step(network, optimiser, questions, lesson.eta)
+            _step(network, optimiser, questions, lesson)
             seconds, steps = seconds + time.process_time() - start, steps + 1
             if seconds - looked >= lesson.seconds / LOOKS or seconds >= lesson.seconds:
                 looked = seconds
@@ -181,12 +183,12 @@ def _one_thread() -> Iterator[None]:
 
 
 def _step(
-    network: nn.Module, optimiser: torch.optim.Optimizer, questions: Questions, eta: float
+    network: nn.Module, optimiser: torch.optim.Optimizer, questions: Questions, lesson: Lesson
 ) -> None:
     logits = network(questions.tokens, questions.places)
     loss = F.cross_entropy(logits.flatten(0, 1), questions.answers.flatten())
-    if eta:
-        loss = loss + eta * ksvd_loss(network)
+    if lesson.eta:
+        loss = loss + lesson.eta * ksvd_loss(network, growth=cast(Growth, lesson.growth))
     optimiser.zero_grad()
     loss.backward()
     nn.utils.clip_grad_norm_(network.parameters(), 1.0)

@@ -53,6 +53,10 @@ def learn(
             "or independent."
         ),
     ] = "own",
+    growth: Annotated[
+        str,
+        typer.Option(help="Of the KSVD loss: log, or square, which begins large."),
+    ] = "log",
     rank: Annotated[int, typer.Option(help="Rank, for the attentions that have one.")] = 8,
     batch_size: Annotated[int, typer.Option(help="Sequences in a batch.")] = 8,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 2e-3,
@@ -79,7 +83,7 @@ def learn(
         common = Lesson(
             attention=names[0], task=task, length=length, seconds=seconds, curriculum=curriculum,
             batch=batch_size, rank=rank, learning_rate=lr, start=start,
-            task_options=options,
+            growth=growth, task_options=options,
         )  # fmt: skip
         etas = [float(part) for part in eta.split(",")]
         lessons = make_lessons(names, parse_seeds(seeds), etas, common)

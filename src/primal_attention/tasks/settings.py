@@ -83,6 +83,7 @@ class EngineConfig:
         "feature_map": FEATURE_MAPS,
         "activation": ("gelu", "relu"),
         "ksvd_square": ("sample", "batch"),
+        "ksvd_growth": ("square", "log"),
         "optimizer": ("radam", "adam", "adamw"),
         "schedule": ("constant", "cosine", "linear", "root"),
         "precision": ("32-true", "64-true", "bf16-mixed", "bf16-true"),
@@ -112,6 +113,11 @@ class EngineConfig:
     eta: float = of_attention(0.1, "Weight of the KSVD loss.")
     ksvd_square: str = of_attention(
         "sample", "The KSVD loss squares J of each sample, or its mean over the batch (batch)."
+    )
+    ksvd_growth: str = of_attention(
+        "square",
+        "The KSVD loss grows with the square of J, or with its logarithm (log), which new runs "
+        "with positive features take.",
     )
     options: Mapping[str, Mapping[str, Any]] = field(
         default_factory=dict,
@@ -177,11 +183,15 @@ class EngineConfig:
             if not fits(getattr(self, name)):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected {expected}")
         self._check_attention()
-        if self.ksvd_square == "batch" and self.devices * self.nodes > 1:
-            raise ValueError(
-                f"ksvd_square is 'batch' with {self.devices * self.nodes} processes; expected "
-                "'sample', or one process that has the whole batch"
-            )
+        for name, whole, other in (
+            ("ksvd_square", "batch", "sample"),
+            ("ksvd_growth", "log", "square"),
+        ):
+            if getattr(self, name) == whole and self.devices * self.nodes > 1:
+                raise ValueError(
+                    f"{name} is {whole!r} with {self.devices * self.nodes} processes; expected "
+                    f"{other!r}, or one process that has the whole batch"
+                )
         if self.width % self.heads:
             raise ValueError(
                 f"heads is {self.heads}; expected a divisor of the width, {self.width}"

@@ -13,6 +13,8 @@ from .ledger import Ledger
 from .objective import Positions, check_positions
 from .squares import Square, sum_of_squares
 
+Growth = Literal["square", "log"]  # of the loss with J
+
 
 def ksvd_loss(
     model: nn.Module,
@@ -20,6 +22,7 @@ def ksvd_loss(
     *,
     positions: Positions = "mean",
     square: Square = "sample",
+    growth: Growth = "square",
 ) -> Tensor:
     """`sum_l J_l^2` or `mean_l J_l^2` over the primal layers l of a model, a scalar.
 
@@ -32,13 +35,17 @@ def ksvd_loss(
     `positions="mean"` divides the sums over positions by their number, so that eta means the same
     at every length; `"sum"` is the letter of (11). `reduction="sum"` over layers is the letter of
     (10). `square="batch"` squares the mean of J_l over the samples instead, as the published code
-    of the Long-Range Arena does: it is 0 also where J cancels between samples.
+    of the Long-Range Arena does: it is 0 also where J cancels between samples. `growth="log"`
+    gives log(1 + loss): the same near 0, but a loss that begins large, as with sharp positive
+    features, no longer outweighs the task in the first steps.
     """
     if reduction not in ("mean", "sum"):
         raise ValueError(f'reduction is {reduction!r}; expected "mean" or "sum"')
     check_positions(positions)
     if square not in get_args(Square):
         raise ValueError(f'square is {square!r}; expected "sample" or "batch"')
+    if growth not in get_args(Growth):
+        raise ValueError(f'growth is {growth!r}; expected "square" or "log"')
     modules = [(m, vars(m).get("ledger")) for m in model.modules()]
     layers = [(m, ledger) for m, ledger in modules if isinstance(ledger, Ledger)]
     if not layers:
@@ -58,7 +65,9 @@ def ksvd_loss(
             "there too; leave out a part that is not trained by ksvd_loss(part_that_is)"
         )
     share = 1.0 / len(recorded) if reduction == "mean" else 1.0
-    return sum_of_squares([_joined(entries) for _, entries in recorded], positions, share, square)
+    layers_seen = [_joined(entries) for _, entries in recorded]
+    loss = sum_of_squares(layers_seen, positions, share, square)
+    return loss.log1p() if growth == "log" else loss
 
 
 def _lost(layer: nn.Module, entries: Sequence[Entry]) -> bool:

@@ -18,6 +18,7 @@ from ..tasks.rl.settings import DecisionConfig as DecisionConfig
 from ..tasks.settings import PLACE_FIELDS as PLACE_FIELDS
 from ..tasks.settings import EngineConfig as EngineConfig
 from ..tasks.settings import digest as digest
+from ..tasks.table.settings import TableConfig as TableConfig
 
 KINDS: tuple[type[EngineConfig], ...] = (
     RunConfig,
@@ -25,6 +26,7 @@ KINDS: tuple[type[EngineConfig], ...] = (
     DecisionConfig,
     EventConfig,
     LanguageConfig,
+    TableConfig,
 )  # that `--help` shows
 CHOICES = RunConfig.CHOICES
 
@@ -51,7 +53,7 @@ def settings_for(
     from ..tasks import get_task
     from ..tasks.own import task_of
 
-    task = task or task_of(given)[0]
+    task = get_task(task).found(given)[0] if task else task_of(given)[0]
     found = get_task(task)
     kind = found.settings
     attention = kind(task=task).attention if attention is None else attention
@@ -62,8 +64,17 @@ def settings_for(
     if "recipe" in _fields(kind):
         fields["recipe"] = recipe or "default"
     config = kind.from_dict(fields | {"task": task, "attention": attention} | given)
+    if "ksvd_growth" not in fields | given:
+        config = dataclasses.replace(config, ksvd_growth=_growth_for(config))
     config.validate()
     return config
+
+
+def _growth_for(config: EngineConfig) -> str:
+    """Of the KSVD loss of a new run: with positive features it begins at 1e5 to 1e8, and would take
+    the first steps for itself. Several processes share no logarithm."""
+    large = config.eta and "primal" in config.attention and config.feature_map != "cosine"
+    return "log" if large and config.devices * config.nodes == 1 else config.ksvd_growth
 
 
 def help_of(kind: type[EngineConfig], name: str) -> str:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from ..runs.errors import NotFiniteError
 from ..tasks.objective import Found, Objective
-from ..theory.loss import ksvd_loss
+from ..theory.loss import Growth, ksvd_loss
 from ..theory.squares import Square
 from .average import Average, in_use
 from .config import EngineConfig
@@ -90,7 +90,10 @@ class Loop:
         self.batches = config.epoch_steps or self.pass_batches  # of an epoch
         self.steps = self.batches * config.epochs
         self.eta = config.eta if "primal" in config.attention else 0.0
-        self.square = cast(Square, config.ksvd_square)
+        self.square, self.growth = (
+            cast(Square, config.ksvd_square),
+            cast(Growth, config.ksvd_growth),
+        )
         self.stop = self.stopped = False
         self._began = time.monotonic()
         self._parameters = [p for p in model.parameters() if p.requires_grad]
@@ -137,7 +140,7 @@ class Loop:
         # without a share: somebody's case with weight zero, since all must take part
         batch = fabric.to_device(self.examples.__getitems__(own or indices[:1]))
         task = self.objective.loss(self.model, batch)
-        ksvd = ksvd_loss(self.model, square=self.square) if self.eta else None
+        ksvd = ksvd_loss(self.model, square=self.square, growth=self.growth) if self.eta else None
         weights = self._weights(own, indices)
         self.optimizer.zero_grad()
         fabric.backward(self._total(task, ksvd, weights))

@@ -34,6 +34,7 @@ def test_compiled_training(head, make_model, make_batch):
         assert_close(gradients(compiled, model, *args), expected, **CLOSE)
 
 
+@pytest.mark.slow
 def test_compiled_dropout(make_model, make_batch):
     model = make_model(dropout=0.5, attention=("softmax",), norm="pre")
     compiled = torch.compile(model, backend="eager", fullgraph=True)
@@ -52,6 +53,7 @@ def test_inductor(head, make_model, make_batch):
     assert_close(gradients(compiled, model, *args), gradients(model, model, *args), **CLOSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", SLOW_MEAN)
 @pytest.mark.parametrize(
     "masked", [pytest.param(False, marks=pytest.mark.slow), True], ids=["whole", "padded"]

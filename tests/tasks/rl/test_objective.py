@@ -152,6 +152,7 @@ def test_averages_and_precision(config, tmp_path):
     assert config(devices=2).fingerprint() == config().fingerprint()
 
 
+@pytest.mark.slow
 def test_two_processes_compute_what_one_does(config, tmp_path):
     """Pieces at the beginning of an episode have fewer steps: a share counts by its steps."""
     own = {"dropout": 0.0, "batch_size": 7, "accelerator": "cpu", "context": 9}

@@ -47,13 +47,16 @@ def check_training(model, backend, step, held, randn, other=(3, 6, 8)):
         assert [held(layer) for layer in model.layers] == [0] * len(model.layers)
 
 
-@pytest.mark.parametrize("name", ["data", "free", "causal tied"])
+@pytest.mark.parametrize(
+    "name", ["data", pytest.param("free", marks=pytest.mark.slow), "causal tied"]
+)
 def test_training_step(name, make_encoder, step, held, randn):
     """Of two documents of one shape: others are compiled again, which the next test does."""
     model = make_encoder(KINDS[name], depth=1)
     check_training(model, "eager", step, held, randn, other=(2, 5, 8))
 
 
+@pytest.mark.slow
 def test_training_step_with_documents_of_two_shapes(make_encoder, step, held, randn):
     kind = {"weights": "data", "anchors": 4}
     check_training(make_encoder(kind, depth=1), "eager", step, held, randn)
@@ -81,6 +84,7 @@ def test_the_loss_finds_the_layers_of_the_compiled_model(make_encoder, randn):
     assert torch.equal(pa.ksvd_loss(compiled), pa.ksvd_loss(model))
 
 
+@pytest.mark.slow
 def test_the_loss_inside_the_compiled_function(make_encoder, gradients, held, randn):
     model, x = make_encoder({"weights": "tied"}), randn(2, 5, 8)
 
@@ -106,7 +110,7 @@ def test_the_loss_inside_the_compiled_function(make_encoder, gradients, held, ra
     assert counter.frame_count == 1
 
 
-@pytest.mark.parametrize("backend", [pytest.param("eager", marks=pytest.mark.slow), "aot_eager"])
+@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=pytest.mark.slow)])
 def test_the_output_may_be_changed_in_place(backend, make_layer, gradients, randn):
     layer, x = make_layer({"weights": "free"}), randn(2, 5, 8)
     compiled = torch.compile(layer, backend=backend, fullgraph=True)
@@ -127,6 +131,7 @@ def test_reading_twice_and_dropping_a_step(make_layer, by_hand, randn):
     assert_close(pa.ksvd_loss(layer), by_hand(layer, y[0]) ** 2, **CLOSE)
 
 
+@pytest.mark.slow
 def test_a_dropped_loss_is_forgotten_at_the_next_forward(make_layer, held, randn):
     layer, x = make_layer({"weights": "free"}), randn(1, 5, 8).requires_grad_()
     compiled = torch.compile(layer, backend="eager", fullgraph=True)
@@ -180,6 +185,7 @@ def test_forwards_without_gradients(make_layer, by_hand, randn):
         pa.ksvd_loss(layer)
 
 
+@pytest.mark.slow
 def test_no_compilation_depends_on_what_is_remembered(make_encoder, held, randn):
     model, x = make_encoder({"weights": "free"}, depth=1), randn(2, 5, 8)
     counter = CompileCounterWithBackend("eager")
@@ -214,7 +220,7 @@ def test_forwards_without_backward_are_bounded(make_layer, held, randn):
     assert held(layer) == 33  # the last one waits in its slot
 
 
-@pytest.mark.parametrize("backend", [pytest.param("eager", marks=pytest.mark.slow), "aot_eager"])
+@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=pytest.mark.slow)])
 def test_nothing_is_kept_after_backward(backend, make_layer, held, randn):
     layer = make_layer({"weights": "free"})
     compiled = torch.compile(layer, backend=backend, fullgraph=True)
@@ -259,7 +265,7 @@ def test_two_compiled_models_do_not_interfere(make_encoder, step, randn):
     assert_close(found, expected, **CLOSE)
 
 
-@pytest.mark.parametrize("compiled_inside", [True, False])
+@pytest.mark.parametrize("compiled_inside", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_with_checkpointing(compiled_inside, make_layer, step, held, randn):
     layer, x = make_layer({"weights": "tied"}), randn(2, 5, 8)
     expected = step(lambda x: layer(x)[0], layer, x)

@@ -325,3 +325,17 @@ def test_square_of_the_batch_mean():
     assert loss < pa.ksvd_loss(layer)
     with pytest.raises(ValueError, match='square is \'all\'; expected "sample" or "batch"'):
         pa.ksvd_loss(layer, square="all")
+
+
+def test_growth_by_the_logarithm():
+    """log(1 + loss), on what the passes made and on plain operations."""
+    torch.manual_seed(0)
+    layer = pa.PrimalAttention(8, 2, rank=3, feature_map="elu", dtype=torch.float64)
+    layer(torch.randn(5, 6, 8, dtype=torch.float64))
+    plain, loss = pa.ksvd_loss(layer), pa.ksvd_loss(layer, growth="log")
+    torch.testing.assert_close(loss, torch.log1p(plain))
+    (expected,) = torch.autograd.grad(plain, layer.sqrt_lambda, retain_graph=True)
+    (found,) = torch.autograd.grad(loss, layer.sqrt_lambda)
+    torch.testing.assert_close(found, expected / (1 + plain.detach()))
+    with pytest.raises(ValueError, match='growth is \'cube\'; expected "square" or "log"'):
+        pa.ksvd_loss(layer, growth="cube")

@@ -31,7 +31,9 @@ def small(**changes):
     return PrimalFormerClassifier(**(SMALL | changes))
 
 
-@pytest.mark.parametrize(("kind", "steps"), [("fast", 1), ("net", 80), ("best", 30)])
+@pytest.mark.parametrize(
+    ("kind", "steps"), [("fast", 1), pytest.param("net", 80, marks=pytest.mark.slow), ("best", 30)]
+)
 def test_frequencies_of_random_phase_are_told_apart(kind, steps):
     sizes = {"width": 32, "feedforward": 32, "groups": 8, "lr": 5e-3}
     classifier = small(ensemble=kind, steps=steps, **sizes).fit(*sines(90))

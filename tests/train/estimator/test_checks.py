@@ -111,7 +111,7 @@ def test_tables_bags_and_lists_quickly(estimator):
         assert grid.best_params_["lr"] in (0.01, 0.02)
 
 
-@pytest.mark.parametrize("kind", ["Former", "Rocket"])
+@pytest.mark.parametrize("kind", [pytest.param("Former", marks=pytest.mark.slow), "Rocket"])
 @pytest.mark.parametrize("answer", ["Classifier", "Regressor"])
 def test_aeon(kind, answer):
     pytest.importorskip("aeon")

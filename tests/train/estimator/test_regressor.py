@@ -19,7 +19,10 @@ def sines(cases=60, seed=0):
 
 @pytest.mark.parametrize(
     ("kind", "steps"),
-    [("fast", 1), ("net", 50), pytest.param("best", 16, marks=pytest.mark.slow)],
+    [
+        ("fast", 1),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("net", 50), ("best", 16))),
+    ],
 )
 def test_a_frequency_is_learned(kind, steps):
     regressor = PrimalFormerRegressor(ensemble=kind, steps=steps, lr=0.01, **SMALL)

@@ -26,7 +26,13 @@ class DecisionConfig(EngineConfig):
     EXAMPLE: ClassVar[str] = "rl/hopper-medium"
     CAUSAL: ClassVar[bool] = True
     # fields that first runs did not have
-    LATER: ClassVar[tuple[str, ...]] = ("ema", "feature_map", "ksvd_square", "precision")
+    LATER: ClassVar[tuple[str, ...]] = (
+        "ema",
+        "feature_map",
+        "ksvd_growth",
+        "ksvd_square",
+        "precision",
+    )
     RULES: ClassVar[Mapping[str, Rule]] = {
         **EngineConfig.RULES,
         **dict.fromkeys(("context", "episodes", "epoch_steps"), least(1)),

@@ -118,7 +118,8 @@ struct Fixed : Pass {
     Buffer weights(sets * sides * size), w_out = map.packed_rows(), w_in(inner * c.width);
     for (int64_t i = 0; i < sets * sides; i++)
       pack_rows(Matrix{given + i * size, 1, c.head_dim}, c.head_dim, c.rank, weights + i * size);
-    pack_rows(Matrix{c.w_in, 1, c.width}, c.width, inner, w_in, threads);
+    auto column = [&](int64_t k) { return c.w_in + k * c.width; };
+    pack_columns_as_rows(column, c.width, inner, w_in, threads);
     Buffer sums = sums_of_chunks(n_all);
     Buffer parts = zeros(shared ? 0 : positions.slots * sides * size);
     std::vector<Worker> workers = this->workers(0, inner);
@@ -126,12 +127,14 @@ struct Fixed : Pass {
     for_tiles([&](const Tile& tile, int64_t chunk, int64_t worker) {
       Worker& w = workers[worker];
       int64_t panels = tile.panels(), p = c.head_dim, s = c.rank;
-      float *own = begin_sums(sums, n_all, chunk, tile), *d_b_out = own + n_in + n_out;
+      float* own = begin_sums(sums, n_all, n_in + n_out, chunk, tile);
+      float* d_b_out = own + n_in + n_out;
+      bool fresh = begins(tile, chunk);
       float* d_weights = d_b_out + n_bias;
       if (!shared)
         d_weights = parts + positions.chunks[chunk].slot_of(tile.sample) * sides * size;
       Block score = scores_of(saved, tile), gradient = w.gradients.block(inner);
-      Block ds = emit_backward(tile, score, w_out, own + n_in, d_b_out, w);
+      Block ds = emit_backward(tile, score, w_out, own + n_in, d_b_out, fresh, w);
       energy_factors(tile.sample, w.factors);
       for (int64_t z = 0; z < sides; z++) {
         Block q = qk_of(saved, tile).rows_from(z * p), dq = gradient.rows_from(z * p);
@@ -142,7 +145,7 @@ struct Fixed : Pass {
         project<Start::zero>(weights + (set_of(tile) * sides + z) * size, p, s, du, dq, panels);
         Cosine::backward(dq, q, p, panels, inverse, w.dots.block(1), d_b_out + columns + z * p);
       }
-      maps_backward(tile, gradient, inner, w_in, own, w, [] {});
+      maps_backward(tile, gradient, inner, w_in, own, fresh, w, [] {});
     });
     if (c.d_x) clear_ignored(c.d_x, c.type, c.width, c.ignore, c.batch * c.length);
 

@@ -103,13 +103,18 @@ struct Pass {
       }
   }
 
-  // Memory for the sums of chunks, `count` numbers each. A chunk clears its own (`begin_sums`).
+  // Memory for the sums of chunks, `count` numbers each. The first tile of a chunk writes those of
+  // matrices, and clears the others, from `rest` on (`begin_sums`).
   Buffer sums_of_chunks(int64_t count) const {
     return positions.chunks.empty() ? zeros(count) : Buffer(positions.chunks.size() * count);
   }
-  float* begin_sums(float* sums, int64_t count, int64_t chunk, const Tile& tile) const {
+  bool begins(const Tile& tile, int64_t chunk) const {
+    return number_of(tile) == positions.chunks[chunk].first_tile;
+  }
+  float* begin_sums(float* sums, int64_t count, int64_t rest, int64_t chunk,
+                    const Tile& tile) const {
     float* own = sums + chunk * count;
-    if (number_of(tile) == positions.chunks[chunk].first_tile) std::fill_n(own, count, 0.0f);
+    if (begins(tile, chunk)) std::fill(own + rest, own + count, 0.0f);
     return own;
   }
 
@@ -208,9 +213,10 @@ struct Pass {
   }
 
   // Back through the output rows: the gradient of the scores, in `w.d_scores`, without that of
-  // their squares. w_out (2 h s, d) packed by rows. Adds to d_w_out (2 h s, columns) and d_b_out.
+  // their squares. w_out (2 h s, d) packed by rows. Adds to d_w_out (2 h s, columns), unless that is
+  // `fresh`, and d_b_out.
   Block emit_backward(const Tile& tile, Block score, const float* w_out, float* d_w_out,
-                      float* d_b_out, Worker& w) const {
+                      float* d_b_out, bool fresh, Worker& w) const {
     Block g = w.turned.block(columns), found = w.d_scores.block(scores), used = score;
     w.rows.gather(c.g, c.type, positions, tile);
     w.rows.transpose(tile.panels(), g);
@@ -218,19 +224,19 @@ struct Pass {
     add_column_sums(w.packed, tile.count, columns, d_b_out);
     project<Start::zero>(w_out, scores, c.width, g, found, tile.panels());
     if (c.keep) used = w.used.block(scores), drop(score, used, tile), drop(found, found, tile);
-    add_outer(used, scores, w.packed, tile.count, columns, d_w_out);
+    add_outer(used, scores, w.packed, tile.count, columns, d_w_out, fresh);
     return found;
   }
 
   // Back through linear maps of x, W^T packed by rows, from the gradients (rows) of what they made:
-  // adds to that of the maps, d_w (rows, columns), and writes that of x after `mend` has changed it
-  // in `w.out`.
+  // adds to that of the maps, d_w (rows, columns), unless that is `fresh`, and writes that of x after
+  // `mend` has changed it in `w.out`.
   template <class F>
   void maps_backward(const Tile& tile, Block gradients, int64_t rows, const float* maps, float* d_w,
-                     Worker& w, F&& mend) const {
+                     bool fresh, Worker& w, F&& mend) const {
     w.rows.gather(c.x, c.type, positions, tile);
     pack_columns(w.rows, tile.count, c.width, w.packed);
-    add_outer(gradients, rows, w.packed, tile.count, columns, d_w);
+    add_outer(gradients, rows, w.packed, tile.count, columns, d_w, fresh);
     if (!c.d_x) return;
     Block made = w.turned.block(columns);
     project<Start::zero>(maps, c.width, rows, gradients, made, tile.panels());

@@ -5,6 +5,8 @@
 // write panels from one end to the other, whatever the number of channels.
 #pragma once
 
+#include <algorithm>
+
 #include "parallel.h"
 #include "vectors.h"
 
@@ -57,10 +59,26 @@ template <class At>
 static void pack_rows(const At& at, int64_t rows, int64_t inner, float* out, int64_t threads = 1) {
   Groups groups(rows, ROWS);
   parallel(groups.count, threads, [&](int64_t i, int64_t) {
-    int64_t first = groups.first(i), last = first + groups.size(i);
-    float* to = out + first * inner;
-    for (int64_t k = 0; k < inner; k++)
-      for (int64_t row = first; row < last; row++) *to++ = at(row, k);
+    int64_t first = groups.first(i);
+    with_constant<ROWS>(groups.size(i), [&](auto n) {
+      float* to = out + first * inner;
+      for (int64_t k = 0; k < inner; k++)
+        for (int j = 0; j < n; j++) *to++ = at(first + j, k);
+    });
+  });
+}
+
+// The same where the rows of a k lie one after another, from `column(k)` on.
+template <class Column>
+static void pack_columns_as_rows(const Column& column, int64_t rows, int64_t inner, float* out,
+                                 int64_t threads) {
+  Groups groups(rows, ROWS);
+  parallel(groups.count, threads, [&](int64_t i, int64_t) {
+    int64_t first = groups.first(i);
+    with_constant<ROWS>(groups.size(i), [&](auto n) {
+      float* to = out + first * inner;
+      for (int64_t k = 0; k < inner; k++, to += n) std::copy_n(column(k) + first, int{n}, to);
+    });
   });
 }
 
@@ -168,9 +186,9 @@ static void pack_columns(const Row& row, int64_t inner, int64_t columns, float* 
 
 template <int rows>
 PRIMAL_INLINE void add_outer_panel(Block from, int64_t positions, const float* packed, float* to,
-                                   int64_t columns) {
-  vec sum[rows][2];
-  for (int i = 0; i < rows; i++)
+                                   int64_t columns, bool fresh) {
+  vec sum[rows][2] = {};
+  for (int i = 0; i < rows && !fresh; i++)
     sum[i][0] = load(to + i * columns), sum[i][1] = load(to + i * columns + WIDTH);
   for (int64_t m = 0; m < positions; m += PANEL) {
     const float* in = from.panel(m / PANEL);
@@ -187,15 +205,16 @@ PRIMAL_INLINE void add_outer_panel(Block from, int64_t positions, const float* p
     store(to + i * columns, sum[i][0]), store(to + i * columns + WIDTH, sum[i][1]);
 }
 
-// to (rows, columns) += from (rows, positions) x (positions, columns), x packed by columns.
+// to (rows, columns) += from (rows, positions) x (positions, columns), x packed by columns; `fresh`
+// memory holds nothing yet.
 static void add_outer(Block from, int64_t rows, const float* packed, int64_t positions,
-                      int64_t columns, float* to) {
+                      int64_t columns, float* to, bool fresh = false) {
   Groups groups(rows, ROWS);
   for (int64_t i = 0; i < groups.count; i++) {
     int size = groups.size(i);
     with_constant<ROWS>(size, [&](auto n) {
       for (int64_t first = 0; first < columns; first += PANEL)
-        add_outer_panel<n>(from, positions, packed + first * positions, to + first, columns);
+        add_outer_panel<n>(from, positions, packed + first * positions, to + first, columns, fresh);
     });
     from = from.rows_from(size), to += size * columns;
   }

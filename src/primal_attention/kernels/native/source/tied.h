@@ -284,11 +284,12 @@ struct Tied : Pass {
     // Back through the scores: the gradient of P is complete only after all tiles.
     for_tiles([&](const Tile& tile, int64_t chunk, int64_t worker) {
       Worker& w = workers[worker];
-      float* own = begin_sums(sums, n_all, chunk, tile);
+      float* own = begin_sums(sums, n_all, n_in + n_out, chunk, tile);
       int64_t panels = tile.panels();
       Block score = scores_of(saved, tile, w);
       if (!c.causal) scores_again(saved, tile, w, score);
-      Block ds = emit_backward(tile, score, w_out, own + n_in, own + n_in + n_out, w);
+      Block ds = emit_backward(tile, score, w_out, own + n_in, own + n_in + n_out,
+                               begins(tile, chunk), w);
       energy_factors(tile.sample, w.factors);
       int64_t slot = c.causal ? number_of(tile) : positions.chunks[chunk].slot_of(tile.sample);
       for (int64_t z = 0; z < sides; z++) {
@@ -311,10 +312,10 @@ struct Tied : Pass {
 
     // Back through the sums: `h phi^T` gives dphi = dS^T h and dh = dS phi.
     Buffer w_in((inner + scores) * c.width);
-    auto at = [&](int64_t o, int64_t k) {
-      return k < inner ? c.w_in[k * c.width + o] : c.w_dual[(k - inner) * c.width + o];
+    auto column = [&](int64_t k) {
+      return k < inner ? c.w_in + k * c.width : c.w_dual + (k - inner) * c.width;
     };
-    pack_rows(at, c.width, inner + scores, w_in, threads);
+    pack_columns_as_rows(column, c.width, inner + scores, w_in, threads);
     for_tiles([&](const Tile& tile, int64_t chunk, int64_t worker) {
       Worker& w = workers[worker];
       float* own = sums + chunk * n_all;
@@ -349,7 +350,7 @@ struct Tied : Pass {
                           positive ? factor_of_rows(saved, tile) : inverse, w.dots.block(1),
                           own + n_in + n_out + columns + z * p);
       }
-      maps_backward(tile, gradient, inner + scores, w_in, own, w, [&] {
+      maps_backward(tile, gradient, inner + scores, w_in, own, begins(tile, chunk), w, [&] {
         if (positive)
           unit_rows_backward(tile, features.rows_from(inner), gradient.rows_from(inner),
                              factor_of_rows(saved, tile), w);
