@@ -110,8 +110,7 @@ class Learner:
         finite = [pair for pair in found if math.isfinite(pair[0])]  # NaN is less than nothing
         if not finite:
             raise FloatingPointError(
-                f"the criterion of a restart is {found[-1][0]}; expected a lower lr than "
-                f"{self.lr}"
+                f"the criterion of a restart is {found[-1][0]}; expected a lower lr than {self.lr}"
             )
         return min(finite, key=lambda pair: pair[0])[1]
 
