@@ -56,13 +56,18 @@ def learn(model: nn.Module, batches: Iterator[tuple[Tensor, Tensor, Tensor]], st
     model.train()
     for step in range(steps):
         x, padding, y = next(batches)
-        for group in optimizer.param_groups:
-            group["lr"] = 1e-3 * min(1.0, (step + 1) / 50) * (1 - step / steps)
+        schedule(optimizer, step, steps)
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(x, padding), y).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     model.eval()
+
+
+def schedule(optimizer: torch.optim.Optimizer, step: int, steps: int) -> None:
+    """Up over 50 steps, then down to zero."""
+    for group in optimizer.param_groups:
+        group["lr"] = 1e-3 * min(1.0, (step + 1) / 50) * (1 - step / steps)
 
 
 # -- the planted pair ------------------------------------------------------------------------------
@@ -114,8 +119,8 @@ def reviews(folder: Path, split: str) -> list[tuple[list[str], int]]:
     return [(words_of(text), label) for text, label in source(place, split).items()]
 
 
-def imdb(attention: str, folder: Path, count: int, work: Path) -> tuple[nn.Module, list[Any]]:
-    """The trained model, and test cases that it has right."""
+def drawn_reviews(folder: Path, work: Path) -> dict[str, Any]:
+    """The first words of 10,000 training and 4,000 test reviews, with their labels."""
     stored = work / "imdb-words.json"
     if not stored.exists():
         work.mkdir(parents=True, exist_ok=True)
@@ -126,13 +131,28 @@ def imdb(attention: str, folder: Path, count: int, work: Path) -> tuple[nn.Modul
             chosen = rng.permutation(len(found))[:most]
             parts[split] = [(found[i][0][: WORDS + 1], found[i][1]) for i in chosen]
         stored.write_text(json.dumps(parts))
-    parts = json.loads(stored.read_text())
+    found_parts: dict[str, Any] = json.loads(stored.read_text())
+    return found_parts
+
+
+def encoder_of(parts: dict[str, Any]) -> Any:
+    """Words to numbers: 0 is padding, 1 a word that is not among the most frequent."""
     counts = Counter(word for words, _ in parts["train"] for word in words)
     known = {word: n + 2 for n, (word, _) in enumerate(counts.most_common(VOCABULARY - 2))}
+    return lambda words: [known.get(word, 1) for word in words[:WORDS]] or [1]
 
-    def encode(words: list[str]) -> list[int]:
-        return [known.get(word, 1) for word in words[:WORDS]]
 
+def encoded_reviews(folder: Path, work: Path) -> tuple[list[Any], list[Any]]:
+    """(numbers, label) of the training and of the test reviews."""
+    parts = drawn_reviews(folder, work)
+    encode = encoder_of(parts)
+    return tuple([(encode(w), label) for w, label in parts[k]] for k in ("train", "test"))  # type: ignore[return-value]
+
+
+def imdb(attention: str, folder: Path, count: int, work: Path) -> tuple[nn.Module, list[Any]]:
+    """The trained model, and test cases that it has right."""
+    parts = drawn_reviews(folder, work)
+    encode = encoder_of(parts)
     train = [(encode(words), label) for words, label in parts["train"]]
     model = classifier(VOCABULARY, WORDS, attention)
     weights = work / f"imdb-{attention}.pt"
@@ -156,18 +176,24 @@ def imdb(attention: str, folder: Path, count: int, work: Path) -> tuple[nn.Modul
     return model, cases[:count]
 
 
-def text_batches(cases: list[tuple[list[int], int]]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    rng = np.random.default_rng(0)
+def text_batches(
+    cases: list[tuple[list[int], int]], seed: int = 0
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    rng = np.random.default_rng(seed)
     while True:
         order = sorted(rng.permutation(len(cases)).tolist(), key=lambda i: len(cases[i][0]) // 20)
         parts = [order[i : i + 32] for i in range(0, len(order), 32)]
         for at in rng.permutation(len(parts)):
             part = [cases[i] for i in parts[at]]
-            longest = max(len(ids) for ids, _ in part)
-            x = torch.zeros(len(part), longest, dtype=torch.long)
-            for row, (ids, _) in enumerate(part):
-                x[row, : len(ids)] = torch.tensor(ids)
+            x = padded([ids for ids, _ in part])
             yield x, x == 0, torch.tensor([label for _, label in part])
+
+
+def padded(rows: list[list[int]]) -> Tensor:
+    x = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
+    for place, ids in zip(x, rows, strict=True):
+        place[: len(ids)] = torch.tensor(ids)
+    return x
 
 
 # -- the comparison --------------------------------------------------------------------------------

@@ -140,3 +140,19 @@ def test_members_are_judged_alone_and_together(cases):
     against = calibration.compare(np.stack([p, p]), q, y, resamples=20)
     alone = calibration.compare(p, q, y, resamples=20)
     assert against["nll"].low == pytest.approx(alone["nll"].low)
+
+
+def test_groups_are_drawn_whole(cases):
+    """Copies of a case tell nothing new: with groups the interval is that of the cases alone."""
+    p, y = calibration.softmax(cases[0]), cases[1]
+    alone = calibration.measure(p, y, resamples=200)["nll"]
+    many = np.repeat(p, 9, 0), np.repeat(y, 9)
+    naive = calibration.measure(*many, resamples=200)["nll"]
+    grouped = calibration.measure(*many, groups=np.repeat(np.arange(300), 9), resamples=200)["nll"]
+    assert grouped.value == pytest.approx(alone.value)
+    assert (grouped.low, grouped.high) == pytest.approx((alone.low, alone.high))
+    assert naive.high - naive.low < 0.5 * (alone.high - alone.low)
+    one = calibration.measure(p, y, groups=np.zeros(300), resamples=200)["nll"]
+    assert one.low < one.value < one.high  # a single group is drawn by cases
+    with pytest.raises(ValueError, match=r"groups have shape \(3,\); expected \(300,\)"):
+        calibration.measure(p, y, groups=[1, 2, 3])

@@ -151,3 +151,28 @@ def test_what_is_refused(model):
         pa.explain(model, x.expand(2, -1))
     with pytest.raises(ValueError, match="expected input_ids"):
         pa.explain(model, {"pixel_values": x})
+
+
+def test_what_comes_next_is_explained_by_a_shorter_history():
+    """A language in which the next token is the one before the last: only that one counts."""
+    from primal_attention.models.language import LanguageModel
+
+    class Before(LanguageModel):
+        def forward(self, tokens):
+            rows = super().forward(tokens)
+            earlier = torch.cat([tokens[:, :1], tokens[:, :-1]], 1)
+            return 0.01 * rows + 5 * nn.functional.one_hot(earlier, 9)
+
+    torch.manual_seed(0)
+    model = Before(9, attention=("primal", "softmax"), width=16, heads=2).eval()
+    tokens = torch.tensor([[1, 2, 3, 4, 5, 6]])
+    for order in ORDERS:
+        found = pa.explain(model, tokens, order=order, every=True)
+        assert found.prediction == 5
+        # without the last the one before becomes it; without any earlier one nothing changes
+        assert [one.units for one in found.removals] in ([(4,), (5,)], [(5,), (4,)])
+        assert {one.prediction for one in found.removals} == {4}
+    short = pa.explain(model, tokens[:, :2], most=3, order="random", every=True)
+    assert short.evaluations == 2  # something is always left
+    with pytest.raises(ValueError, match="N of at least 2"):
+        pa.explain(model, tokens[:, :1])

@@ -119,3 +119,33 @@ def test_rotary_layers_are_skipped_with_their_reason():
     for skipped in (look.spectrum.skipped, look.diagnostics.skipped):
         assert list(skipped) == ["layers.1.self_attn"]
         assert "RotaryPrimalAttention rotates" in skipped["layers.1.self_attn"]
+
+
+@pytest.mark.parametrize("attention", ["primal", "softmax", "linear"])
+def test_a_rotation_by_positions_is_read_with_the_kernel(attention):
+    """The matrix that is read is the one that the layer mixes its values by."""
+    from primal_attention.analysis.graph import last_kernels
+    from primal_attention.models.language import LanguageModel
+
+    torch.manual_seed(0)
+    model = LanguageModel(
+        9, attention=(attention,), width=16, heads=2, dropout=0.0, dtype=torch.float64
+    ).eval()
+    tokens = torch.randint(9, (1, 7))
+    seen = {}
+
+    def keep(module, given, named, out):
+        seen.update(call=(given, named))
+
+    layer = model.encoder.layers[0].attention
+    hook = layer.register_forward_hook(keep, with_kwargs=True)
+    kernels, _ = last_kernels(model, tokens)
+    hook.remove()
+    given, named = seen["call"]
+    assert named["rotation"] is not None
+    with torch.no_grad():
+        _, expected = layer(*given, **named | {"need_weights": True, "average_attn_weights": False})
+        _, unturned = layer(*given, need_weights=True, average_attn_weights=False)
+    dense = torch.stack([kernel.dense() for kernel in kernels])
+    assert_allclose(dense, expected[0], atol=1e-12)
+    assert not torch.allclose(dense, unturned[0], atol=1e-3)

@@ -3,6 +3,7 @@
 import shutil
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 
@@ -70,6 +71,38 @@ def trained_once(tmp_path_factory):
 def trained(trained_once, tmp_path):
     """The folder of a run with a softmax and a primal layer."""
     return shutil.copytree(trained_once, tmp_path / "runs" / "one")
+
+
+@pytest.fixture
+def event_run(primal, tiny, tmp_path):  # `tiny`: no pictures
+    """The folder of a run that learned what happens next, from a table."""
+    rng = np.random.default_rng(0)
+    lines = ["sequence,time,type"]
+    for number in range(20):
+        times = 1e9 + np.cumsum(rng.exponential(size=8))
+        lines += [f"u{number},{t:.3f},{'ab'[(number + i) % 2]}" for i, t in enumerate(times)]
+    (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
+    done = primal(
+        "train", "events/csv", "--data", "log.csv", "--width", 16, "--feedforward", 16,
+        "--epochs", 2, "--rank", 4, "--quiet", "--name", "e",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "majority" in done.out
+    return tmp_path / "runs" / "e"
+
+
+@pytest.fixture
+def text_run(primal, tiny, tmp_path):
+    """The folder of a run that learned to count to four."""
+    (tmp_path / "count.txt").write_text("one two three four\n" * 60)
+    done = primal(
+        "train", "lm/text", "--data", "count.txt", "--width", 16, "--feedforward", 16, "--rank", 4,
+        "--length", 16, "--epochs", 6, "--batch-size", 4, "--warmup-steps", 0, "--lr", 0.02,
+        "--quiet", "--name", "lm",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "perplexity" in done.out
+    return tmp_path / "runs" / "lm"
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 import json
 
 import pytest
+import torch
 
+from primal_attention import calibration
 from primal_attention.report.page import write_page
 
 
@@ -37,7 +39,7 @@ def test_what_is_refused(primal, trained, tmp_path):
         assert message in done.err
     done = primal("explain", tmp_path)
     assert done.code == 1
-    assert "expected a run or a Hugging Face classifier" in done.err
+    assert "expected a run, a saved estimator or a Hugging Face classifier" in done.err
 
 
 @pytest.mark.slow
@@ -62,3 +64,22 @@ def test_a_hugging_face_classifier(primal, tmp_path):
     assert "<p>" in (tmp_path / "explain-1.html").read_text()
     done = primal("explain", tmp_path)
     assert "expected --text" in done.err
+    table = tmp_path / "texts.csv"
+    table.write_text("text,label\na bad film,0\ngoodness a film,LABEL_1\nbad a bad a film,1\n")
+    done = primal("calibrate", tmp_path, "--data", table, "--resamples", 10, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert (found["noun"], found["split"]) == ("texts", "file")
+    model = transformers.BertForSequenceClassification.from_pretrained(tmp_path).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    said = []
+    for text in ("a bad film", "goodness a film", "bad a bad a film"):  # alone, without padding
+        with torch.no_grad():
+            said.append(model(**tokenizer(text, return_tensors="pt")).logits[0].softmax(-1))
+    expected = calibration.nll(torch.stack(said).double().numpy(), [0, 1, 1])
+    figures = found["methods"]["as it is"]["figures"]
+    assert figures["nll"]["value"] == pytest.approx(expected, rel=1e-4)
+    table.write_text("text,label\na film,2\n")
+    done = primal("calibrate", tmp_path, "--data", table)
+    assert done.code == 1
+    assert "found '2'; expected one of LABEL_0, LABEL_1" in done.err

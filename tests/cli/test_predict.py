@@ -3,30 +3,9 @@
 import csv
 import io
 
-import numpy as np
-import pytest
 
-
-@pytest.fixture
-def table(tmp_path):
-    rng = np.random.default_rng(0)
-    lines = ["sequence,time,type"]
-    for number in range(20):
-        times = 1e9 + np.cumsum(rng.exponential(size=8))
-        lines += [f"u{number},{t:.3f},{'ab'[(number + i) % 2]}" for i, t in enumerate(times)]
-    path = tmp_path / "log.csv"
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
-def test_events_from_a_table_to_predictions(primal, tiny, table, tmp_path):  # `tiny`: no pictures
-    done = primal(
-        "train", "events/csv", "--data", table, "--width", 16, "--feedforward", 16, "--epochs", 2,
-        "--rank", 4, "--quiet", "--name", "e",
-    )  # fmt: skip
-    assert done.code == 0, done.err
-    assert "majority" in done.out
-    run = tmp_path / "runs" / "e"
+def test_events_from_a_table_to_predictions(primal, event_run, tmp_path):
+    run, table = event_run, tmp_path / "log.csv"
     shown = primal("predict", run, table)
     assert shown.code == 0, shown.err
     rows = list(csv.DictReader(io.StringIO(shown.out)))

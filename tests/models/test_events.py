@@ -179,3 +179,20 @@ def test_a_mark_five_units_ago_is_found_by_time(attention):
 
 def test_names_of_the_package():
     assert pa.EventModel is EventModel
+
+
+@every
+@pytest.mark.parametrize("known_time", [False, True])
+def test_without_some_events_it_is_a_shorter_history(attention, known_time):
+    model = build(attention, known_time=known_time)
+    types, times, after = draw(1, 7)
+    hidden = torch.zeros(4, 7, dtype=torch.bool)
+    hidden[1, [0, 3]] = hidden[2, 6] = hidden[3, :6] = True
+    found = model.without(hidden, types, times, after)
+    for row, mask in zip(found, hidden, strict=True):
+        kinds, moments = types[:, ~mask], times[:, ~mask]
+        ahead = torch.cat([moments[:, 1:], after[:, -1:]], 1)  # the time of what is left
+        alone = model(kinds, moments, ahead).types[0, -1]
+        torch.testing.assert_close(row, alone, rtol=1e-9, atol=1e-9)
+    with pytest.raises(ValueError, match="all positions are hidden"):
+        model.without(torch.ones(1, 7, dtype=torch.bool), types, times, after)

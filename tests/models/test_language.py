@@ -81,3 +81,13 @@ def test_a_table_of_positions_has_an_end():
         next(model.generate([]))
     with pytest.raises(ValueError, match="top is 0; expected an integer of at least 1"):
         next(model.generate([1], top=0))
+
+
+@every
+def test_without_some_tokens_it_is_a_shorter_text(kind):
+    model, tokens = build(kind), draw()[:1]
+    hidden = torch.zeros(3, 12, dtype=torch.bool)
+    hidden[1, [0, 5]] = hidden[2, 1:] = True
+    for row, mask in zip(model.without(hidden, tokens), hidden, strict=True):
+        alone = model(tokens[:, ~mask])[0, -1]
+        torch.testing.assert_close(row, alone, rtol=1e-9, atol=1e-10)

@@ -59,7 +59,11 @@ class Reader(HTMLParser):
 
 
 def read(path):
-    return Reader(path.read_text(encoding="utf-8"))
+    """A page, each section of which opens with a sentence."""
+    text = path.read_text(encoding="utf-8")
+    opened = re.findall(r'<section id="([^"]+)"><h2>[^<]*</h2>(<p class="lead">[^<]+)?', text)
+    assert [section for section, lead in opened if not lead] == []
+    return Reader(text)
 
 
 def change(run, file, **values):

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..runs.tables import aligned
+from .stated import Floats, Integers, Stated, checked, draws, entropy, interval, probabilities_of
 
 __all__ = [
     "Bin", "Calibration", "Difference", "Figure", "auroc", "brier", "compare", "ece", "ensemble",
@@ -25,10 +26,6 @@ __all__ = [
     "softmax", "tempered", "uncertainty",
 ]  # fmt: skip
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-
-LEAST = 1e-12  # a probability below it counts as this in a logarithm
 TITLES = {
     "accuracy": "accuracy", "ece": "ECE", "nll": "NLL", "brier": "Brier", "aurc": "AURC",
     "excess_aurc": "excess AURC",
@@ -105,26 +102,20 @@ def measure(
     probabilities: npt.ArrayLike,
     labels: npt.ArrayLike,
     *,
+    groups: npt.ArrayLike | None = None,
     bins: int = 15,
     resamples: int = 1000,
     seed: int = 0,
 ) -> Calibration:
     """Accuracy, ECE, NLL, Brier, AURC with intervals; the reliability diagram; the risk-coverage
-    curve. `resamples` of the bootstrap; 0 gives intervals of no width.
+    curve. `resamples` of the bootstrap; 0 gives intervals of no width. `groups` (cases,): cases
+    that are not independent, such as events of one sequence, and are drawn together.
 
     Of several members that are asked alone, such as seeds, (members, cases, classes): the means of
     their figures and curves, over the same drawn cases, and their reliability diagrams together.
     """
-    members, y = _members(probabilities, labels)
-    found = _resampled(members, y, bins, resamples, seed)
-    return Calibration(
-        len(y),
-        members.shape[2],
-        {name: Figure(float(a[0]), *_percentiles(a, a[0])) for name, a in found.items()},
-        reliability(np.concatenate(members), np.tile(y, len(members)), bins=bins),
-        np.arange(1, len(y) + 1) / len(y),
-        np.mean([risk_coverage(p, y)[1] for p in members], 0),
-    )
+    members = _members(probabilities, labels)
+    return measure_stated(members, groups=groups, bins=bins, resamples=resamples, seed=seed)
 
 
 def compare(
@@ -132,22 +123,53 @@ def compare(
     second: npt.ArrayLike,
     labels: npt.ArrayLike,
     *,
+    groups: npt.ArrayLike | None = None,
     bins: int = 15,
     resamples: int = 1000,
     seed: int = 0,
 ) -> dict[str, Difference]:
     """Second minus first, of every figure, with the interval of a paired bootstrap: below 0 the
-    second is better in all but accuracy, and it may be called so where `sure`. Members as in
-    `measure`; their numbers may differ."""
-    (p, y), (q, _) = _members(first, labels), _members(second, labels)
-    if p.shape[1:] != q.shape[1:]:
-        raise ValueError(f"second has shape {q.shape[1:]}; expected that of first, {p.shape[1:]}")
-    a, b = (_resampled(one, y, bins, resamples, seed) for one in (p, q))
-    whole = {name: b[name][0] - a[name][0] for name in a}
-    return {
-        name: Difference(float(whole[name]), *_percentiles(b[name] - a[name], whole[name]))
-        for name in a
-    }
+    second is better in all but accuracy, and it may be called so where `sure`. Members and groups
+    as in `measure`; the numbers of members may differ."""
+    p, q = _members(first, labels), _members(second, labels)
+    if p[0].classes != q[0].classes:
+        raise ValueError(f"second has {q[0].classes} classes; expected those of first")
+    return compare_stated(p, q, groups=groups, bins=bins, resamples=resamples, seed=seed)
+
+
+def measure_stated(
+    members: Sequence[Stated],
+    *,
+    groups: npt.ArrayLike | None = None,
+    bins: int = 15,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Calibration:
+    """`measure` where the classes are too many to keep all probabilities."""
+    found, cases = _resampled(members, groups, bins, resamples, seed), len(members[0])
+    return Calibration(
+        cases,
+        members[0].classes,
+        {name: Figure(float(a[0]), *interval(a)) for name, a in found.items()},
+        _diagram(Stated.joined(members), bins),
+        np.arange(1, cases + 1) / cases,
+        np.mean([_risk(one.confidence, 1.0 - one.right) for one in members], 0),
+    )
+
+
+def compare_stated(
+    first: Sequence[Stated],
+    second: Sequence[Stated],
+    *,
+    groups: npt.ArrayLike | None = None,
+    bins: int = 15,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> dict[str, Difference]:
+    """`compare` likewise."""
+    a, b = (_resampled(one, groups, bins, resamples, seed) for one in (first, second))
+    gaps = {name: b[name] - a[name] for name in a}
+    return {name: Difference(float(gap[0]), *interval(gap)) for name, gap in gaps.items()}
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -155,50 +177,38 @@ def compare(
 
 def nll(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     """The mean of -log p of the true class."""
-    p, y = _checked(probabilities, labels)
-    return float(-np.log(_true(p, y)).mean())
+    return float(Stated.of(probabilities, labels).losses.mean())
 
 
 def brier(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     """The mean over cases of `sum_c (p_c - [c is true])^2`, between 0 and 2."""
-    p, y = _checked(probabilities, labels)
-    return float(_squares(p, y).mean())
+    return float(Stated.of(probabilities, labels).squares.mean())
 
 
 def ece(probabilities: npt.ArrayLike, labels: npt.ArrayLike, *, bins: int = 15) -> float:
     """The expected calibration error: `sum_b (n_b / n) |accuracy_b - confidence_b|` over bins of
     equal width of the largest probability."""
-    p, y = _checked(probabilities, labels)
-    confidence, right = p.max(1), (p.argmax(1) == y).astype(float)
-    return _ece(right - confidence, _places(confidence, bins), bins)
+    one = Stated.of(probabilities, labels)
+    return _ece(one.right - one.confidence, _places(one.confidence, bins), bins)
 
 
 def reliability(
     probabilities: npt.ArrayLike, labels: npt.ArrayLike, *, bins: int = 15
 ) -> tuple[Bin, ...]:
     """The reliability diagram: bins of equal width of the largest probability, none left out."""
-    p, y = _checked(probabilities, labels)
-    confidence, right = p.max(1), p.argmax(1) == y
-    places, found = _places(confidence, bins), []
-    for b in range(bins):
-        inside = places == b
-        count = int(inside.sum())
-        means = (confidence[inside].mean(), right[inside].mean()) if count else (0.0, 0.0)
-        found.append(Bin(b / bins, (b + 1) / bins, count, float(means[0]), float(means[1])))
-    return tuple(found)
+    return _diagram(Stated.of(probabilities, labels), bins)
 
 
 def risk_coverage(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Floats, Floats]:
     """Coverage k / n and the error rate among the k most confident cases, k = 1 ... n. Cases of
     equal confidence share their errors evenly, so that their order does not matter."""
-    p, y = _checked(probabilities, labels)
-    return np.arange(1, len(y) + 1) / len(y), _risk(p.max(1), (p.argmax(1) != y).astype(float))
+    one = Stated.of(probabilities, labels)
+    return np.arange(1, len(one) + 1) / len(one), _risk(one.confidence, 1.0 - one.right)
 
 
 def uncertainty(probabilities: npt.ArrayLike) -> Floats:
     """The entropy of each case (cases,), in nats: the score by which the unfamiliar is told."""
-    p = _probabilities(probabilities)
-    return np.asarray(-(p * np.log(np.maximum(p, LEAST))).sum(1))
+    return entropy(probabilities_of(probabilities))
 
 
 def auroc(negative: npt.ArrayLike, positive: npt.ArrayLike) -> float:
@@ -216,11 +226,17 @@ def out_of_distribution(
 ) -> Figure:
     """The AUROC of entropy between probabilities of familiar and of strange cases, (cases, classes)
     each: 1 where every strange case is less certain than every familiar one, 0.5 by chance."""
-    a, b = uncertainty(familiar), uncertainty(strange)
-    rng = np.random.default_rng(seed)
+    return told_apart(uncertainty(familiar), uncertainty(strange), resamples=resamples, seed=seed)
+
+
+def told_apart(
+    low: npt.ArrayLike, high: npt.ArrayLike, *, resamples: int = 1000, seed: int = 0
+) -> Figure:
+    """The AUROC of scores (cases,) of two kinds of cases, with its interval."""
+    a, b, rng = np.asarray(low), np.asarray(high), np.random.default_rng(seed)
     drawn = [auroc(rng.choice(a, len(a)), rng.choice(b, len(b))) for _ in range(resamples)]
     value = auroc(a, b)
-    return Figure(value, *_percentiles(np.array([value, *drawn]), value))
+    return Figure(value, *interval([value, *drawn]))
 
 
 # -- what improves them ----------------------------------------------------------------------------
@@ -238,7 +254,7 @@ def fit_temperature(logits: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     are not those it is judged on. The NLL is convex in 1 / T: found by bisection of its slope, and
     between 1e-3 and 1e3."""
     z, y = np.asarray(logits, dtype=np.float64), np.asarray(labels)
-    _checked(softmax(z), y)
+    checked(softmax(z), y)
     z = z - z.max(1, keepdims=True)
     true = z[np.arange(len(y)), y]
 
@@ -261,7 +277,7 @@ def tempered(logits: npt.ArrayLike, temperature: float) -> Floats:
 
 def ensemble(members: Sequence[npt.ArrayLike]) -> Floats:
     """The mean of the members' probabilities, (cases, classes) each: of seeds, or of draws."""
-    found = [_probabilities(one) for one in members]
+    found = [probabilities_of(one) for one in members]
     if not found or any(one.shape != found[0].shape for one in found):
         shapes = [one.shape for one in found]
         raise ValueError(f"the members have shapes {shapes}; expected one shape, and a member")
@@ -272,51 +288,53 @@ def ensemble(members: Sequence[npt.ArrayLike]) -> Floats:
 
 
 def _resampled(
-    members: Floats, y: Integers, bins: int, resamples: int, seed: int
+    members: Sequence[Stated], groups: npt.ArrayLike | None, bins: int, resamples: int, seed: int
 ) -> Mapping[str, Floats]:
     """Every figure (1 + resamples,): of the cases, then of cases drawn from them."""
     if bins < 1 or resamples < 0:
         raise ValueError(f"bins is {bins} and resamples {resamples}; expected 1 and 0 at least")
-    rng, each = np.random.default_rng(seed), [_by_case(p, y, bins) for p in members]
-    draws = [np.arange(len(y)), *(rng.integers(len(y), size=len(y)) for _ in range(resamples))]
-    columns = np.array([np.mean([figures(rows) for figures in each], 0) for rows in draws]).T
+    each = [_by_case(one, bins) for one in members]
+    columns = np.array(
+        [
+            np.mean([figures(rows) for figures in each], 0)
+            for rows in draws(len(members[0]), resamples, seed, groups)
+        ]
+    ).T
     return dict(zip(TITLES, columns, strict=True))
 
 
-def _by_case(p: Floats, y: Integers, bins: int) -> Callable[[Integers], list[float]]:
+def _by_case(one: Stated, bins: int) -> Callable[[Integers], list[float]]:
     """The figures of chosen cases, in the order of TITLES."""
-    confidence, right = p.max(1), (p.argmax(1) == y).astype(float)
-    logs, squares = -np.log(_true(p, y)), _squares(p, y)
-    places, gaps = _places(confidence, bins), right - confidence
+    places, gaps = _places(one.confidence, bins), one.right - one.confidence
 
     def figures(rows: Integers) -> list[float]:
-        wrong = 1.0 - right[rows]
-        aurc = float(_risk(confidence[rows], wrong).mean())
+        wrong = 1.0 - one.right[rows]
+        aurc = float(_risk(one.confidence[rows], wrong).mean())
         error = _ece(gaps[rows], places[rows], bins)
-        means = [float(one.mean()) for one in (1.0 - wrong, logs[rows], squares[rows])]
+        means = [float(x.mean()) for x in (1.0 - wrong, one.losses[rows], one.squares[rows])]
         best = _best_aurc(int(wrong.sum()), len(rows))
         return [means[0], error, means[1], means[2], aurc, aurc - best]
 
     return figures
 
 
-def _members(given: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Floats, Integers]:
-    """Probabilities (members, cases, classes)."""
+def _members(given: npt.ArrayLike, labels: npt.ArrayLike) -> list[Stated]:
+    """Of probabilities (cases, classes), or (members, cases, classes)."""
     p = np.asarray(given, dtype=np.float64)
     p = p[None] if p.ndim == 2 else p
     if p.ndim != 3 or not len(p):
         raise ValueError(f"probabilities have shape {p.shape}; expected (cases, classes)")
-    found = [_checked(one, labels) for one in p]
-    return np.stack([one for one, _ in found]), found[0][1]
+    return [Stated.of(one, labels) for one in p]
 
 
-def _percentiles(values: Floats, whole: float) -> tuple[float, float]:
-    """The middle 95 % of resampled values, which begin with the value itself."""
-    drawn = values[1:]
-    if not len(drawn):
-        return float(whole), float(whole)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return float(low), float(high)
+def _diagram(one: Stated, bins: int) -> tuple[Bin, ...]:
+    places, found = _places(one.confidence, bins), []
+    for b in range(bins):
+        inside = places == b
+        count = int(inside.sum())
+        means = (one.confidence[inside].mean(), one.right[inside].mean()) if count else (0.0, 0.0)
+        found.append(Bin(b / bins, (b + 1) / bins, count, float(means[0]), float(means[1])))
+    return tuple(found)
 
 
 def _ece(gaps: Floats, places: Integers, bins: int) -> float:
@@ -342,33 +360,3 @@ def _best_aurc(errors: int, cases: int) -> float:
     """That of a confidence that knows the errors: they come last."""
     last = np.arange(1, errors + 1)
     return float((last / (cases - errors + last)).sum() / cases)
-
-
-def _true(p: Floats, y: Integers) -> Floats:
-    return np.asarray(np.maximum(p[np.arange(len(y)), y], LEAST))
-
-
-def _squares(p: Floats, y: Integers) -> Floats:
-    return np.asarray((p**2).sum(1) - 2 * p[np.arange(len(y)), y] + 1.0)
-
-
-def _probabilities(given: npt.ArrayLike) -> Floats:
-    p = np.asarray(given, dtype=np.float64)
-    if p.ndim != 2 or 0 in p.shape:
-        raise ValueError(f"probabilities have shape {p.shape}; expected (cases, classes)")
-    if not (np.isfinite(p).all() and (p >= 0).all() and np.allclose(p.sum(1), 1.0, atol=1e-4)):
-        raise ValueError("a row of probabilities does not add up to 1; expected rows that do")
-    return p
-
-
-def _checked(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Floats, Integers]:
-    p, y = _probabilities(probabilities), np.asarray(labels)
-    if y.shape != (len(p),) or not np.issubdtype(y.dtype, np.integer):
-        raise ValueError(
-            f"labels are {y.dtype} of shape {y.shape}; expected integers of shape ({len(p)},)"
-        )
-    if y.min() < 0 or y.max() >= p.shape[1]:
-        raise ValueError(
-            f"labels reach from {y.min()} to {y.max()}; expected 0 to {p.shape[1] - 1}"
-        )
-    return p, y.astype(np.int64)

@@ -1,14 +1,15 @@
 """One case that a model can be asked about with some of its positions removed.
 
 Removal is padding: a masked position is absent for the attentions and the pooling, so that what is
-asked is a shorter sequence, not one with a made-up filling. Images have no padding; there a removed
-part has the mean colour of the image, and `exact` is False.
+asked is a shorter sequence, not one with a made-up filling. A model of what comes next (one with a
+method `without`) is asked after a shorter history. Images have no padding; there a removed part has
+the mean colour of the image, and `exact` is False.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,11 @@ Units = tuple[tuple[int, ...], ...]
 @dataclass(frozen=True, eq=False)
 class Case:
     """`inputs` of one case, and `units`: the positions that are removed together. `ask(masks)`
-    gives probabilities (m, classes) of the case without the units that a row of masks marks."""
+    gives probabilities (m, classes) of the case without the units that a row of masks marks.
+
+    `answer`: logits (m, classes) of the case without hidden positions (m, N), where they do not
+    come from a call of `model` with padding; then something must be left of the case.
+    """
 
     model: nn.Module
     inputs: Any
@@ -35,6 +40,14 @@ class Case:
     length: int
     exact: bool = True
     target: int | None = None  # the position that classes are read from; None: their mean
+    answer: Callable[[Tensor], Tensor] | None = None
+
+    @property
+    def most(self) -> int:
+        """Units that may be removed together."""
+        count = len(self.units)
+        whole = self.answer is not None and sum(map(len, self.units)) >= self.length
+        return count - 1 if whole else count
 
     @torch.no_grad()
     def ask(self, masks: Masks, batch: int = 32) -> npt.NDArray[np.float64]:
@@ -44,7 +57,8 @@ class Case:
         found = []
         with evaluation(self.model):
             for part in hidden.split(batch):
-                found.append(logits_of(self._call(part)).double().softmax(-1).cpu())
+                said = logits_of(self._call(part)) if self.answer is None else self.answer(part)
+                found.append(said.double().softmax(-1).cpu())
         return torch.cat(found).numpy()
 
     def whole(self) -> Any:
@@ -76,13 +90,18 @@ def case_of(
     model: nn.Module, inputs: Any, units: Sequence[Sequence[int]] | int | None = None
 ) -> Case:
     """A case from the arguments of a call: a tensor (1, N) or (1, N, C), with or without padding
-    (1, N), a mapping as Hugging Face's classifiers take it, or an image (1, C, H, W).
+    (1, N), a mapping as Hugging Face's classifiers take it, or an image (1, C, H, W). Of a model of
+    what comes next: tokens (1, N), or types, times and perhaps next times (1, N); the class is what
+    comes after the last of them.
 
     `units`: lists of positions; a number of equal parts; None: single positions (of an image: a
     grid of 8 x 8 parts). Positions that are padded, or in no unit, are never removed.
     """
     target: int | None = None
     given: Any
+    without = getattr(model, "without", None)
+    if callable(without):
+        return _history(model, inputs, units, without)
     if isinstance(inputs, Mapping):
         ids = inputs.get("input_ids")
         if ids is None:
@@ -103,6 +122,13 @@ def case_of(
             units = _grid(int(x.shape[2]), int(x.shape[3]), 8)
     if size != 1:
         raise ValueError(f"inputs has {size} cases; expected one")
+    return Case(model, given, units_of(valid, units, target), length, exact, target)
+
+
+def units_of(
+    valid: Tensor, units: Sequence[Sequence[int]] | int | None, target: int | None = None
+) -> Units:
+    """The units of a case whose valid positions (N,) are known; single ones leave the target."""
     places = valid.nonzero()[:, 0].tolist()
     if isinstance(units, int):
         if not 1 <= units <= len(places):
@@ -114,7 +140,20 @@ def case_of(
     chosen = tuple(unit for unit in chosen if unit)
     if not chosen:
         raise ValueError("there is no unit of valid positions; expected at least one")
-    return Case(model, given, chosen, length, exact, target)
+    return chosen
+
+
+def _history(model: nn.Module, inputs: Any, units: Any, without: Callable[..., Tensor]) -> Case:
+    columns = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    shape = tuple(columns[0].shape)
+    if len(shape) != 2 or shape[0] != 1 or shape[1] < 2:
+        raise ValueError(f"the history has shape {shape}; expected (1, N) with N of at least 2")
+    chosen = units_of(torch.ones(shape[1], dtype=torch.bool), units)
+    device = columns[0].device
+    return Case(
+        model, columns, chosen, shape[1], target=shape[1] - 1,
+        answer=lambda hidden: without(hidden.to(device), *columns),
+    )  # fmt: skip
 
 
 def word_units(text: bytes) -> list[tuple[int, ...]]:

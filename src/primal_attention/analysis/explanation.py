@@ -93,19 +93,19 @@ def explain(
 ) -> Explanation:
     """The smallest sets of units whose removal changes what a classifier predicts for one case.
 
-    `inputs` and `units`: see `case_of`; with many positions, units of several (words, segments) are
-    what a person can read. `order`: "attention", by the weight that units get in the last
-    attention; "graph", by distance from the target in the conditional-independence graph of its
-    kernel (`samples`, `alpha`: see `attention_graph`); "gradient", gradient times input; "random";
-    "greedy", like "graph", but sets of several units by what their members did alone. `most`: the
-    largest set. `budget`: sets to try. `batch`: sets in a call of the model. `every`: go on
-    through the size at which the first was found. `tell(done, budget)` hears of the progress.
+    `inputs` and `units`: see `case_of`, or a `Case`; with many positions, units of several (words,
+    segments) are what a person can read. `order`: "attention", by the weight that they get in the
+    last attention; "graph", by distance from the target in the conditional-independence graph of
+    its kernel (`samples`, `alpha`: see `attention_graph`); "gradient", gradient times input;
+    "random"; "greedy", like "graph", but sets of several units by what their members did alone.
+    `most`: the largest set. `budget`: sets to try. `batch`: sets in a call of the model. `every`:
+    go on through the size at which the first was found. `tell(done, budget)` hears of progress.
     """
     check_choice("order", order, get_args(Order))
     for name, value in (("most", most), ("budget", budget), ("batch", batch)):
         if value < 1:
             raise ValueError(f"{name} is {value}; expected at least 1")
-    case = case_of(model, inputs, units)
+    case = inputs if isinstance(inputs, Case) else case_of(model, inputs, units)
     cost, graph = rank(case, order, samples, alpha, seed)
     return search(case, cost, order, most, budget, batch, every=every, graph=graph, tell=tell)
 
@@ -129,7 +129,7 @@ def search(
     drops = np.zeros(count)
     found: list[Removal] = []
     tried, calls, smallest = 0, 0, True
-    for size in range(1, min(most, count) + 1):
+    for size in range(1, min(most, case.most) + 1):
         by = cost if size == 1 or order != "greedy" else -drops
         sets, whole = _ordered(by, size, budget - tried)
         for first in range(0, len(sets), batch):

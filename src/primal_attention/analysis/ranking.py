@@ -132,6 +132,8 @@ def _gradient(case: Case) -> Array:
                 hook = _embedding(case.model).register_forward_hook(watch)
                 out = case.model(**call) if isinstance(call, dict) else case.model(*call)
             logits = logits_of(out)[0]
+            if logits.dim() == 2:  # of what comes after every position
+                logits = logits[-1 if case.target is None else case.target]
             (slope,) = torch.autograd.grad(logits[logits.argmax()], seen[0])
     finally:
         case.model.train(training)

@@ -17,6 +17,7 @@ from ..attention import PrimalAttention
 from ..attention.base import Attention
 from ..attention.inputs import Sequences
 from ..attention.masks import padding_mask
+from ..attention.projected import MixingAttention
 from ..attention.softmax import SoftmaxAttention
 from ..theory.factors import DenseKernel, Kernel, KernelFactors
 from .kernels import HeadMatrix, MatrixHead, SoftmaxHead
@@ -93,10 +94,7 @@ def primal_call(module: nn.Module, call: Call) -> tuple[PrimalAttention, Sequenc
     """The primal layer that a module is, or was converted to, and the sequences of a call."""
     if isinstance(module, PrimalAttention):
         given = arguments_of(module, call)
-        sequences, _ = module._arrange(
-            given["query"], given.get("key"), given.get("value"), given.get("key_padding_mask")
-        )
-        return module, sequences
+        return module, _arranged(module, given)[0]
     if not isinstance(module, Converted):
         raise TypeError(f"the module is a {type(module).__name__}; expected a primal layer")
     core = module.primal
@@ -121,6 +119,8 @@ def _primal(module: PrimalAttention | Converted, call: Call, out: Any) -> Seen:
     layer, sequences = primal_call(module, call)
     if layer.causal and layer.weights == "tied":  # a triangle: no small factors
         return _matrices(layer.dense_kernel(sequences))
+    if sequences.rotation is not None:
+        return layer._factors(sequences).singular_values()
     return primal_moments(layer, sequences).singular_values()
 
 
@@ -133,9 +133,7 @@ def _primal_kernel(module: PrimalAttention | Converted, call: Call, out: Any) ->
 
 def _softmax(module: SoftmaxAttention, call: Call, out: Any) -> Seen:
     given = arguments_of(module, call)
-    sequences, values = module._arrange(
-        given["query"], given.get("key"), given.get("value"), given.get("key_padding_mask")
-    )
+    sequences, values = _arranged(module, given)
     q, k, _ = module._project(sequences, values)
     causal = module.causal or bool(given.get("is_causal"))
     silent = sequences.ignore if sequences.is_self else None
@@ -154,8 +152,18 @@ def _other_kernel(module: Attention, call: Call, out: Any) -> Kernel:
     if factors is None:
         raise ValueError(f"{type(module).__name__} stands for no attention matrix")
     given = arguments_of(module, call)
+    if given.get("rotation") is not None and isinstance(module, MixingAttention):
+        sequences, values = _arranged(module, given)
+        q, k, _ = module._project(sequences, values)
+        return DenseKernel(module._weights(q, k, sequences))
     kernel: Kernel = factors(given["query"], given.get("key"), given.get("key_padding_mask"))
     return kernel
+
+
+def _arranged(module: Attention, given: dict[str, Any]) -> tuple[Sequences, Tensor]:
+    """The sequences of a call of an attention of ours, with the rotation of their positions."""
+    names = ("key", "value", "key_padding_mask", "rotation")
+    return module._arrange(given["query"], *(given.get(name) for name in names))
 
 
 def _torch(module: nn.MultiheadAttention, call: Call, out: Any) -> Seen:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 
 from ..attention import attention_info
@@ -57,6 +58,20 @@ def go_on(
         after.append(state)
     out: Tensor = encoder.last_norm(rows)
     return out, tuple(after)
+
+
+def shortened(hidden: Tensor, *columns: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Columns (1, N) of a sequence without what hidden (m, N) marks, as m shorter ones: the place
+    (m,) of the last position of each, and the columns (m, N'), behind the end of a sequence those
+    of its last position."""
+    left = (~hidden).sum(-1)
+    if int(left.min()) < 1:
+        raise ValueError("all positions are hidden; expected at least one that is not")
+    order = hidden.to(torch.int8).argsort(dim=-1, stable=True)  # what is kept comes first
+    last = left - 1
+    places = torch.arange(int(left.max()), device=hidden.device).minimum(last.unsqueeze(-1))
+    chosen = order.gather(-1, places)
+    return last, [column.expand(len(hidden), -1).gather(-1, chosen) for column in columns]
 
 
 def check_rotation(encoder: Encoder, pairs: int) -> None:

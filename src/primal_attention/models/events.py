@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Unpack, get_args
+from typing import Any, Literal, NamedTuple, Unpack, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from ..attention.base import check_positive
 from ..attention.rotation import Rotation, by_head
 from ..names import check_choice
 from ..theory.time import BochnerTime, TimeScales
-from .causal import CausalLayer, check_causal, check_rotation, first_states, go_on
+from .causal import CausalLayer, check_causal, check_rotation, first_states, go_on, shortened
 from .dropout import Dropout
 from .embedding import TokenEmbedding
 from .encoder import Activation, make_encoder
@@ -210,6 +210,20 @@ class EventModel(nn.Module):
         if padding is not None:
             rows = _put_back(rows, padding)
         return self._predict(rows)
+
+    def without(
+        self, hidden: Tensor, types: Tensor, times: Tensor, next_times: Tensor | None = None
+    ) -> Tensor:
+        """Logits (m, types) of the event after events (1, N) of which hidden (m, N) are left out:
+        every row is that of a shorter history, in which the known time of the next event is that of
+        the next one that is left."""
+        ahead = times[:, -1:] if next_times is None else next_times[:, -1:]
+        last, (kinds, moments) = shortened(hidden, types, times)
+        padding = torch.arange(kinds.shape[1], device=kinds.device) > last.unsqueeze(-1)
+        following = torch.cat([moments[:, 1:], moments[:, -1:]], 1)
+        following.scatter_(1, last.unsqueeze(-1), ahead.expand(len(last), 1).to(moments))
+        made = self(kinds, moments, following, padding)
+        return cast(Tensor, made.types[torch.arange(len(kinds), device=kinds.device), last])
 
     # -- a stream ----------------------------------------------------------------------------------
 

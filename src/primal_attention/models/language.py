@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from ..attention.base import check_positive
 from ..attention.rotation import Rotation, by_head
 from ..names import check_choice
 from ..theory.time import TimeScales
-from .causal import CausalLayer, check_causal, check_rotation, first_states, go_on
+from .causal import CausalLayer, check_causal, check_rotation, first_states, go_on, shortened
 from .dropout import Dropout
 from .embedding import TokenEmbedding
 from .encoder import Activation, make_encoder
@@ -96,6 +96,13 @@ class LanguageModel(nn.Module):
         batch, length = tokens.shape
         packing = Packing(batch, length, rotation=self._rotation(tokens, 0))
         return self._predict(self.encoder(rows, packing))
+
+    def without(self, hidden: Tensor, tokens: Tensor) -> Tensor:
+        """Logits (m, vocabulary) after tokens (1, N) of which hidden (m, N) are left out: every
+        row is that of a shorter text, exactly, since no token sees what stands behind it."""
+        last, (kept,) = shortened(hidden, tokens)
+        logits = self(kept)
+        return cast(Tensor, logits[torch.arange(len(kept), device=kept.device), last])
 
     def init_memory(self, batch: int) -> LanguageMemory:
         """The memory of streams that have not begun; models that stream only."""

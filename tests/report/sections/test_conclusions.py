@@ -7,6 +7,7 @@ import numpy as np
 from primal_attention.report.sections import conclusions
 from primal_attention.report.sections.base import Section
 from primal_attention.tasks.classification.result import ACCURACY
+from primal_attention.train.calibrate import conclusion
 
 
 def entry(name="one", key=0, values=None, confusion=None, mean=90.0, label="test accuracy"):
@@ -69,3 +70,62 @@ def test_the_sentence_stands_before_the_body():
     html = Section("a", "Title", "<p>body</p>", "What <it> says.").html()
     assert html.index("What &lt;it&gt; says.") < html.index("body")
     assert 'class="lead"' not in Section("a", "Title", "").html()
+
+
+def result_entry(result, **numbers):
+    one = entry()
+    one.runs[0].result = result
+    one.mean_of = lambda key: numbers.get(key)
+    return one
+
+
+def test_events_stand_beside_counting():
+    baselines = {
+        "majority": {"accuracy": 0.3},
+        "trigram": {"accuracy": 0.45},
+        "log-normal": {"gap_loss": 2.5},
+    }
+    known = result_entry({"timeline": {}, "baselines": baselines}, accuracy=0.465, gap_loss=2.75)
+    said = conclusions.foreseen(known)
+    assert "46.5\N{NO-BREAK SPACE}% of the next types, 1.5 points above trigram" in said
+    assert "gaps cost 0.25 nats more than by one log-normal" in said
+    assert conclusions.foreseen(result_entry({})) == ""
+
+
+def test_time_and_what_it_gives_up():
+    quick, best = entry("quick", mean=80.0), entry("best", mean=90.0)
+    for one, seconds in ((quick, 10.0), (best, 30.0)):
+        one.config.epochs = 5
+        one.mean_of = lambda key, seconds=seconds: seconds
+    said = conclusions.quickest([quick, best])
+    assert "quick is the quickest, 2 s an epoch, 10.0 points below best" in said
+    assert "takes 3.0 times that" in said
+    assert "No two configurations" in conclusions.quickest([quick])
+
+
+def test_J_comes_down():
+    one = entry()
+    one.runs[0].ksvd_by_step = {1: 4.0, 9: 0.25}
+    assert "J fell from 2 to 0.5" in conclusions.descent(one)
+    one.runs[0].ksvd_by_step = one.runs[0].ksvd_loss = {}
+    assert conclusions.descent(one) == ""
+
+
+def test_how_far_and_what_is_better_for_sure():
+    figures = {
+        "accuracy": {"value": 0.7, "low": 0.65, "high": 0.75},
+        "ece": {"value": 0.2, "low": 0.1, "high": 0.3},
+        "nll": {"value": 1.0, "low": 0.9, "high": 1.1},
+    }
+    bins = [{"count": 10, "confidence": 0.9, "accuracy": 0.7}]
+    found = {
+        "methods": {name: {"figures": figures, "bins": bins} for name in ("as it is", "t")},
+        "differences": {"t": {"nll": {"value": -0.1, "sure": False}}},
+    }
+    said = conclusion(found)
+    assert "90.0 % stated on average, 70.0 % right: overconfident by 20.0 points" in said
+    assert "no other method has a lower NLL for sure" in said
+    found["differences"]["t"]["nll"]["sure"] = True
+    assert "; t has the lowest NLL" in conclusion(found)
+    bins[0]["confidence"] = 0.72
+    assert "no sure difference" in conclusion(found)

@@ -6,8 +6,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from ...analysis.calibration import Figure
+from ...analysis.quantiles import Quantiles
 from ...runs.errors import RunError
 from ...runs.files import read_object
+from ...train.calibrate import conclusion
 from ..charts import Series, lines
 from .base import Section, figure, notes, panel, table
 from .read import Entry, Sources
@@ -23,6 +26,20 @@ NOTE = (
 def calibration(sources: Sources) -> Section | None:
     parts = [_part(entry, found) for entry in sources.entries if (found := _read(entry))]
     return Section("calibration", "Calibration", "".join(parts)) if parts else None
+
+
+def trusted(entry: Entry) -> str:
+    """How far an entry may be trusted, in a sentence; "" where nobody has asked."""
+    found = _read(entry)
+    return "" if found is None else f"{entry.name}: {conclusion(found)}"
+
+
+def gaps_of(found: dict[str, Any]) -> Quantiles | None:
+    """Of events, how well the time until the next one is known."""
+    if not (gaps := found.get("gaps")):
+        return None
+    figures = [Figure(**gaps[name]) for name in ("error", "within")]
+    return Quantiles(gaps["cases"], figures[0], figures[1], tuple(gaps["pit"]))
 
 
 def _read(entry: Entry) -> dict[str, Any] | None:
@@ -63,8 +80,12 @@ def _part(entry: Entry, found: dict[str, Any]) -> str:
         ),
     ]  # fmt: skip
     names = list(enumerate(found["methods"]))
-    split = f"On the {found['split']} set, seeds {', '.join(map(str, found['seeds']))}."
-    return f"<h3>{escape(entry.name)}</h3>{listed}{notes([split, NOTE])}{panel(figures, names)}"
+    cases = f"{next(iter(found['methods'].values()))['cases']:,} {found.get('noun', 'cases')}"
+    seeds = ", ".join(map(str, found["seeds"]))
+    said = [f"On {cases} of the {found['split']} set, seeds {seeds}.", NOTE]
+    if (gaps := gaps_of(found)) is not None:
+        said.insert(0, f"Time until the next event: {gaps}.")
+    return f"<h3>{escape(entry.name)}</h3>{listed}{notes(said)}{panel(figures, names)}"
 
 
 def _charts(found: dict[str, Any]) -> tuple[Any, Any]:

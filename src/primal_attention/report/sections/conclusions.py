@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from .base import percent
+from .calibration import trusted
+from .events import foreseen
+from .explain import hanging
+from .paper import outcome
 from .read import Bench, Entry, Sources
+from .settings import differing
 from .spectrum import Spectra
+from .sweep import highest, sweeps
 
 MOST = 3  # configurations that a sentence speaks of
 NEAR = 2.0  # a factor of Lambda sigma that counts as near a solution
@@ -18,21 +25,42 @@ RISING = 0.5  # points that the last tenth of the epochs has added
 
 
 def conclude(section: str, sources: Sources, spectra: Spectra) -> str:
-    """The sentence of a section by its id; "" where there is nothing to conclude."""
+    """The sentence of a section by its id; a few, where it is about several configurations."""
     match section:
         case "verdict":
             return best_of(sources.entries)
+        case "paper":
+            return outcome(sources)
         case "curves":
             return " ".join(map(curve, sources.entries[:MOST]))
+        case "events":
+            return _first(map(foreseen, sources.detailed))
         case "confusion":
             return " ".join(map(mistakes, sources.detailed[:MOST]))
+        case "calibration":
+            return _first(map(trusted, sources.entries))
+        case "explain":
+            return _first(map(hanging, sources.entries))
         case "spectrum":
             return ranks(sources.detailed, spectra.found)
         case "ksvd":
-            return solutions(sources.detailed, spectra.found)
+            return solutions(sources.detailed, spectra.found) or _first(
+                map(descent, sources.entries)
+            )
+        case "sweep":
+            return _first(map(highest, sweeps(sources.entries)))
+        case "costs":
+            return quickest(sources.entries)
         case "bench":
             return " ".join(map(fastest, sources.benches[:MOST]))
-    return ""
+        case "settings":
+            return differing(sources)
+    raise ValueError(f"no conclusion is known for the section {section!r}")
+
+
+def _first(said: Iterable[str]) -> str:
+    """The first few of those that have something to say."""
+    return " ".join(list(islice(filter(None, said), MOST)))
 
 
 def best_of(entries: Sequence[Entry]) -> str:
@@ -91,9 +119,9 @@ def ranks(entries: Sequence[Entry], found: Mapping[int, dict[str, Any]]) -> str:
             used = np.mean([np.mean(one["effective_rank_by_head"]) for one in layers])
             most = max(len(one["explained_variance"]["mean"]) for one in layers)
             said.append(f"{entry.name} {used:.1f} of {most}")
-    return (
-        f"Directions that the attentions use (effective rank): {', '.join(said)}." if said else ""
-    )
+    if not said:
+        return "No attention matrix could be read here; the reasons stand below."
+    return f"Directions that the attentions use (effective rank): {', '.join(said)}."
 
 
 def solutions(entries: Sequence[Entry], found: Mapping[int, dict[str, Any]]) -> str:
@@ -114,20 +142,67 @@ def solutions(entries: Sequence[Entry], found: Mapping[int, dict[str, Any]]) -> 
     return " ".join(said)
 
 
+def descent(entry: Entry) -> str:
+    """How far J came down, where nothing is known of the layers after training."""
+    known = entry.runs[0].ksvd_by_step or entry.runs[0].ksvd_loss
+    if not known:
+        return ""
+    first, last = (math.sqrt(max(known[place], 0.0)) for place in (min(known), max(known)))
+    if not first:
+        return f"{entry.name}: J is 0 from the first step on."
+    word = "fell" if last < first else "rose"
+    return f"{entry.name}: J {word} from {first:.2g} to {last:.2g}; 0 at a solution."
+
+
+def quickest(entries: Sequence[Entry]) -> str:
+    """Of each task, which configuration takes the least time for an epoch, and what it gives up."""
+    tasks: dict[tuple[str, str], list[tuple[float, Entry]]] = {}
+    for entry in entries:
+        if seconds := entry.mean_of("seconds"):
+            group = tasks.setdefault((entry.config.task, entry.label), [])
+            group.append((seconds / entry.config.epochs, entry))
+    said = []
+    for (task, _), members in tasks.items():
+        if len(members) < 2:
+            continue
+        pace, quick = min(members, key=lambda one: one[0])
+        slow, best = max(members, key=lambda one: one[1].mean)
+        if quick is best:
+            end = "and has the highest figure"
+        else:
+            points = best.mean - quick.mean
+            end = f"{points:.1f} points below {best.name}, which takes {slow / pace:.1f} times that"
+        said.append(f"{task}: {quick.name} is the quickest, {pace:.3g} s an epoch, {end}.")
+    return " ".join(said[:MOST]) or "No two configurations of one task can be compared in time."
+
+
 def fastest(bench: Bench) -> str:
     """Against softmax, or the quickest, at the longest length that both have."""
     times = {c: bench.results.series(c, "seconds") for c in bench.results.candidates}
     times = {c: values for c, values in times.items() if values and c not in ("floor", "none")}
     if len(times) < 2:
-        return ""
+        return growth(bench)
     if "softmax" in times:
         length = max(times["softmax"])
         rivals = {c: v[length] for c, v in times.items() if length in v and c != "softmax"}
         if not rivals:
-            return ""
+            return growth(bench)
         quick = min(rivals, key=lambda c: rivals[c])
         share = rivals[quick] / times["softmax"][length]
         return f"At {length:,} positions {quick} takes {percent(share)} of the time of softmax."
     length = min(max(values) for values in times.values())
     at = {c: values[length] for c, values in times.items() if length in values}
-    return f"At {length:,} positions {min(at, key=lambda c: at[c])} is the quickest." if at else ""
+    if not at:
+        return growth(bench)
+    return f"At {length:,} positions {min(at, key=lambda c: at[c])} is the quickest."
+
+
+def growth(bench: Bench) -> str:
+    """How the time of what was measured grows, where there is nothing to compare."""
+    said = []
+    for name in bench.results.candidates[:MOST]:
+        exponent = bench.results.exponent(name, "seconds")
+        if exponent is not None:
+            said.append(f"{name} N^{exponent:.2f}")
+    known = ", ".join(said) if said else "too few lengths were measured to tell"
+    return f"Growth of the time with the length: {known}."

@@ -20,6 +20,29 @@ def events(sources: Sources) -> Section | None:
     return Section("events", "What happens next", "".join(parts)) if parts else None
 
 
+def foreseen(entry: Entry) -> str:
+    """What the model adds to counting, in a sentence; "" for other runs."""
+    if "timeline" not in entry.runs[0].result:
+        return ""
+    counting = {
+        name: known["accuracy"]
+        for name, known in entry.runs[0].result["baselines"].items()
+        if "accuracy" in known
+    }
+    accuracy, gap = entry.mean_of("accuracy") or 0.0, entry.mean_of("gap_loss")
+    said = f"{entry.name} finds {percent(accuracy)} of the next types"
+    if counting:
+        best = max(counting, key=lambda name: counting[name])
+        points = 100 * (accuracy - counting[best])
+        said += f", {abs(points):.1f} points {'above' if points >= 0 else 'below'} {best}"
+    alone = entry.runs[0].result["baselines"].get("log-normal", {}).get("gap_loss")
+    if gap is not None and alone is not None:
+        nats = alone - gap
+        said += f"; gaps cost {abs(nats):.2f} nats {'less' if nats >= 0 else 'more'} than by one "
+        said += "log-normal for all"
+    return f"{said}."
+
+
 def _entry(entry: Entry, sources: Sources) -> str:
     commands = [*entry.commands, sources.command]
     first = entry.runs[0]

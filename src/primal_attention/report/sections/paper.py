@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ...reproduce.cells import MODELS, SPELLING
 from ...reproduce.paper_tables import PaperTable, matches, table
 from ...reproduce.verdict import estimate, judge
@@ -11,6 +13,7 @@ from .base import table as html_table
 from .read import Entry, Sources
 
 TABLES = {"uea": "table1", "lra": "table2"}  # of accuracies, by the first part of a task's name
+UNJUDGED = "not judged"
 HEAD = ["run", "set", "model", "paper", "ours", "95 % interval", "seeds", "verdict"]
 
 
@@ -33,6 +36,19 @@ def paper(sources: Sources) -> Section | None:
     return Section("paper", "The paper against ours", body)
 
 
+def outcome(sources: Sources) -> str:
+    """How many figures of the paper were met, in a sentence."""
+    verdicts = [_row(e, *place)[-1] for e in sources.entries if (place := find(e))]
+    judged = [one for one in verdicts if not one.startswith(UNJUDGED)]
+    noun = "figure of the paper has" if len(verdicts) == 1 else "figures of the paper have"
+    said = f"{len(verdicts)} {noun} a run here"
+    if not judged:
+        return f"{said}; none is judged, since recipe or protocol is another."
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in Counter(judged).items())
+    others = len(verdicts) - len(judged)
+    return f"{said}: {counts}{f', {others} not judged' if others else ''}."
+
+
 def find(entry: Entry) -> tuple[PaperTable, str, str] | None:
     """The table, row and column of the paper that an entry is about."""
     family, _, name = entry.config.task.partition("/")
@@ -51,9 +67,9 @@ def _row(entry: Entry, found: PaperTable, row: str, column: str) -> list[str]:
     ours = estimate([value / 100 for value in entry.values], cases)
     config, recipe = entry.config, entry.runs[0].settings.get("recipe", "default")
     if recipe != "paper":
-        verdict = f"not judged: recipe {recipe}"
+        verdict = f"{UNJUDGED}: recipe {recipe}"
     elif entry.protocol != "paper":
-        verdict = f"not judged: {entry.protocol} protocol"
+        verdict = f"{UNJUDGED}: {entry.protocol} protocol"
     else:
         verdict = judge(ours, printed.value, printed.rounding, found.better)
     interval = f"{ACCURACY.clip(ours.low):.1f} to {ACCURACY.clip(ours.high):.1f}"

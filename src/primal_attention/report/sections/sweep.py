@@ -21,6 +21,17 @@ def sweep(sources: Sources) -> Section | None:
     return Section("sweep", "Sweep over s and η", f'<div class="grid">{"".join(figures)}</div>')
 
 
+def highest(group: Sequence[Entry]) -> str:
+    """The best cell of a group, and how far the lowest is from it, in a sentence."""
+    means = {place: statistics.fmean(values) for place, values in _cells(group).items()}
+    (eta, rank), low = max(means, key=lambda place: means[place]), min(means.values())
+    best, measure = means[eta, rank], group[0].measure
+    return (
+        f"{group[0].config.task}: of {len(means)} cells s = {rank}, η = {eta:g} has the most, "
+        f"{measure.text(best)}, and {best - low:.1f} points lie between it and the least."
+    )
+
+
 def sweeps(entries: Sequence[Entry]) -> list[list[Entry]]:
     """Entries that are equal but for rank, eta and seed, with two values or more of the first
     two."""
@@ -39,12 +50,18 @@ def sweeps(entries: Sequence[Entry]) -> list[list[Entry]]:
     ]
 
 
-def _map(group: Sequence[Entry], number: int, sources: Sources) -> str:
-    ranks = sorted({one.config.rank for one in group})
-    etas = sorted({one.config.eta for one in group})
+def _cells(group: Sequence[Entry]) -> dict[tuple[float, int], list[float]]:
+    """The values of all seeds by eta and rank."""
     found: dict[tuple[float, int], list[float]] = {}
     for one in group:
         found.setdefault((one.config.eta, one.config.rank), []).extend(one.values)
+    return found
+
+
+def _map(group: Sequence[Entry], number: int, sources: Sources) -> str:
+    ranks = sorted({one.config.rank for one in group})
+    etas = sorted({one.config.eta for one in group})
+    found = _cells(group)
     means = {place: statistics.fmean(values) for place, values in found.items()}
     measure = group[0].measure
     low, high = min(means.values()), max(means.values())

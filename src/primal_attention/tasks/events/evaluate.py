@@ -12,11 +12,11 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ...analysis.quantiles import shares
 from ..classification.evaluate import similar_lengths
 from .sets import EventBatch, EventData
 
 TOKENS = 8192  # events of a batch, padding included
-BINS = 20  # of the histogram of the gaps' chances
 SHOWN = 80  # events of the timeline
 INTERVAL = (0.1, 0.5, 0.9)  # quantiles of the gaps in the timeline
 
@@ -26,7 +26,7 @@ class Evaluation:
     """Means over events. `gap_loss` is in nats and in the units of the data, None where the times
     are known. `expected` and `observed` (types,): how often types came, and how often the model
     expected them; `hits`: how often it was right. `pit`: shares of the gaps by the chance that the
-    model gave to a shorter one, in BINS equal bins: all equal where the chances are right."""
+    model gave to a shorter one, in 20 equal bins: all equal where the chances are right."""
 
     accuracy: float
     loss: float
@@ -81,8 +81,7 @@ def evaluate(fabric: Fabric, model: nn.Module, data: EventData) -> Evaluation:
     right = predicted == true
     pit = None
     if timed or (fabric.world_size > 1 and bool(found[3].any())):
-        counts, _ = np.histogram(found[3].numpy(), bins=BINS, range=(0.0, 1.0))
-        pit = (counts / counts.sum()).tolist()
+        pit = shares(found[3].numpy()).tolist()
     return Evaluation(
         accuracy=float(right.mean()),
         loss=float(found[0].mean()),
