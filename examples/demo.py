@@ -43,7 +43,7 @@ class Rival(NamedTuple):
 
 
 RIVALS = (
-    Rival("primal", "primal:tied,feature_map=elu", eta=1.0),
+    Rival("primal", "primal:tied,feature_map=elu", eta=3.0),
     Rival("softmax", "softmax"),
     Rival("linear", "linear"),
     Rival("none", "none"),

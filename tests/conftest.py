@@ -71,6 +71,38 @@ def own_run(sensors: Path) -> Path:
     return train(config, root=sensors.parent / "runs", name="sensors").run
 
 
+# -- a table of rows ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def people(tmp_path_factory) -> Path:
+    """A csv file whose rows are cases: numbers, categories and dates, some of them missing. The
+    class follows from two columns."""
+    draw = random.Random(0)
+    lines = ["name,age,city,since,out"]
+    for i in range(120):
+        age, city = draw.gauss(40, 10), draw.choice(["ulm", "bonn", "kiel"])
+        high = 0.1 * (age - 40) + {"ulm": 1.0, "bonn": -1.0, "kiel": 0.0}[city] > 0
+        shown = [f"{age:.2f}" if i % 19 else "", city if i % 17 else "NA"]
+        lines.append(f"r{i},{','.join(shown)},2026-01-{1 + i % 28:02d},{'yes' if high else 'no'}")
+    path = tmp_path_factory.mktemp("people") / "people.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="session")
+def table_run(people: Path) -> Path:
+    """The folder of a small run on it."""
+    pytest.importorskip("lightning_fabric")
+    from primal_attention.train import train
+    from primal_attention.train.config import settings_for
+
+    small = {"width": 16, "heads": 2, "feedforward": 16, "rank": 4, "frequencies": 2, "epochs": 3}
+    where = {"data": str(people), "target": "out", "id": "name"}
+    config = settings_for("table/csv", **where, **small)
+    return train(config, root=people.parent / "runs", name="people").run
+
+
 # -- runs that can be killed -----------------------------------------------------------------------
 
 

@@ -39,9 +39,24 @@ def test_there_are_commands() -> None:
     assert {command.split()[0] for command in COMMANDS} == expected
 
 
+def write_own_files(folder: Path) -> None:
+    """What a reader has: events of the past, the beginning of a new sequence, a text."""
+    rows = [
+        f"{sequence},{round(1.5 * i + 0.1 * sequence, 1)},{'abc'[(sequence + i) % 3]}"
+        for sequence in range(12)
+        for i in range(15)
+    ]
+    (folder / "log.csv").write_text("\n".join(["sequence,time,type", *rows]))
+    (folder / "new.csv").write_text("\n".join(["sequence,time,type", *rows[:7]]))
+    (folder / "book.txt").write_text(
+        "Once upon a time there was a kernel and its two spaces.\n" * 60
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_commands_run(tmp_path: Path) -> None:
+    write_own_files(tmp_path)
     for command in COMMANDS:
         run = next(iter(sorted(tmp_path.glob("runs/*"))), None)
         words = shlex.split(command.replace("RUN", str(run)))

@@ -20,9 +20,11 @@ train, test = slice(0, 1000), slice(1000, None)
 
 
 def main() -> None:
-    given = arguments(__doc__ or "", seeds={"type": int, "default": 5})
+    given = arguments(
+        __doc__ or "", seeds={"type": int, "default": 5}, first={"type": int, "default": 0}
+    )
     lines = Lines(given.out)
-    for seed in range(given.seeds):
+    for seed in range(given.first, given.first + given.seeds):
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((6000, 22))
         y = (X[:, 0] * X[:, 1] > 0).astype(int)

@@ -24,6 +24,7 @@ NEEDS = {
     "KernelSVD": "sklearn",
     "PrimalFormerClassifier": "sklearn",
     "PrimalTableRegressor": "sklearn",
+    "table/csv": "sklearn",
     "PrimalBagClassifier": "sklearn",
     "Reranker": "sklearn",
     "SparseKernelClassifier": "sklearn",

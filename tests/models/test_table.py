@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from primal_attention.models.table import TableNet, subtracted
+from primal_attention.models.table import TableNet
+from primal_attention.models.table_context import subtracted
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 

@@ -38,6 +38,21 @@ def test_a_run_named_like_a_tag_stays_text(own_run, tmp_path):
     assert "<b>run" not in _page(pa.load_run(run))
 
 
+def test_rows_of_a_table_are_answered(table_run, people):
+    from primal_attention.serve.answers import BadRequest, answer
+
+    model = pa.load_run(table_run)
+    found = answer(model, people.read_bytes(), "text/csv", most=200)["predictions"]
+    assert [one["case"] for one in found[:2]] == ["r0", "r1"]
+    assert [one["class"] for one in found] == model.predict(people).tolist()
+    assert facts(model)["columns"]["kinds"]["city"] == "category"
+    assert facts(model)["reads"] == "rows"
+    with pytest.raises(BadRequest, match="more than 50 rows"):
+        answer(model, people.read_bytes(), "text/csv", most=50)
+    with pytest.raises(BadRequest, match="expected text/csv"):
+        answer(model, b"{}", "application/json", most=50)
+
+
 def test_work_that_is_given_up_does_not_pile_up(monkeypatch):
     """Of six requests that take too long one is worked on, the others never begin."""
     at_once, most, begun = 0, 0, 0

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ..adapters.converted import evaluation
 from ..attention.primal.readout import drawing, variational_layers
 from ..names import check_choice
+from ..theory.seeds import seeded
 from .capture import calls
 
 Kind = Literal["readout", "dropout"]
@@ -52,8 +53,7 @@ def draws(
             raise ValueError(f"{type(model).__name__} has no dropout above 0; expected some")
         for module in modules:
             module.training = True
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with seeded(seed):
             return torch.stack([logits_of(model(*args, **kwargs)) for _ in range(count)])
 
 

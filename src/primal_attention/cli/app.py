@@ -114,16 +114,21 @@ def train(
         settings = given(options)
         if option:
             settings["options"] = parse_options(option)
-        if task is None:
-            from ..tasks.own import task_of
-
-            task, said = task_of(settings)
-            if not quiet:
-                typer.echo(said, err=True)
+        task, said = _found(task, settings)
+        if said and not quiet:
+            typer.echo(said, err=True)
     config = resolve_words(
         task, attention, layers, recipe, protocol, data_dir, seed=seed or 0, **settings
     )
     new_run(config, chosen, root=out, name=name, log=log or "", quiet=quiet, as_json=as_json)
+
+
+def _found(task: str | None, settings: dict[str, Any]) -> tuple[str, str]:
+    """The task that is meant, and a sentence on what was found out."""
+    from ..tasks import get_task
+    from ..tasks.own import task_of
+
+    return task_of(settings) if task is None else get_task(task).found(settings)
 
 
 @app.command()

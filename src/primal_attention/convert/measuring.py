@@ -14,6 +14,7 @@ from torch import nn
 
 from ..adapters.converted import converted_layers, evaluation
 from ..analysis.spectra import Spectrum, spectrum
+from ..theory.seeds import seeded
 from .apply import convert_
 from .distill import distill_, taught_by_originals, without_dropout
 from .matching import Pair, block_of
@@ -54,8 +55,7 @@ def measure(model: nn.Module, batches: list[Any], wide: Plan) -> dict[str, Measu
     if not batches:
         raise ValueError("batches is empty; expected at least one input of the model")
     trial = copy.deepcopy(model)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         convert_(trial, wide)
     errors = {row.name: row.after for row in distill_(trial, batches, steps=STEPS)}
     spectra = _spectra(model, batches)

@@ -258,19 +258,6 @@ class TableNet(nn.Module):
         return embedded
 
 
-def subtracted(from_: Sequence[Summary], other: Sequence[Summary]) -> list[Summary]:
-    """Summaries of blocks without those of rows that are forgotten."""
-    found: list[Summary] = []
-    for whole, part in zip(from_, other, strict=True):
-        if not (isinstance(whole, KeptSums) and isinstance(part, KeptSums)):
-            raise ValueError(
-                "rows cannot be taken from a context that is kept row by row; expected an "
-                'attention whose summary is "constant"'
-            )
-        found.append(whole - part)
-    return found
-
-
 def loss(outputs: Tensor, labels: Tensor) -> Tensor:
     """Cross-entropy of classes, mean square of numbers."""
     if labels.is_floating_point():

@@ -28,6 +28,7 @@ from .errors import RunError
 from .files import explained, remove_temporary, temporary, write_json
 
 WEIGHTS = "best.safetensors"
+MEMORY = "memory.safetensors"  # what some models have to know beside their weights
 
 
 def create_folder(

@@ -2,7 +2,8 @@
 
 application/json   {"series": [[[...], ...], ...]}    (cases, channels, timepoints), or (cases,
                    timepoints) of one channel; lengths may differ from case to case; null = missing
-text/csv           a table with the columns of training; the target need not be there
+text/csv           a table with the columns of training; the target need not be there; the only
+                   type for a run of a table
 image/png, image/jpeg
 """
 
@@ -11,9 +12,11 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ..runs.errors import RunError
@@ -22,6 +25,7 @@ from ..tasks.own.columns import cases_of
 from ..tasks.own.table import Table
 from ..tasks.series import Floats
 from ..train.trained import TrainedModel
+from ..train.trained.table import TrainedTable
 
 Answer = dict[str, Any]
 
@@ -37,6 +41,10 @@ def answer(model: TrainedModel, body: bytes, kind: str, *, most: int) -> Answer:
             raise BadRequest(f"the type is {kind!r}; expected image/png or image/jpeg")
         side = model.reader.shape["size"]
         names, outputs = ["image"], model.outputs(decode_bytes(body, side, "the body")[None])
+    elif isinstance(model, TrainedTable):
+        if kind != "text/csv":
+            raise BadRequest(f"the type is {kind!r}; expected text/csv, a table of rows")
+        names, outputs = from_rows(model, body, most)
     elif kind == "application/json":
         series = from_json(body, model.reader.shape["channels"])
         names = [str(i) for i in range(len(series))]
@@ -86,8 +94,7 @@ def from_json(body: bytes, channels: int) -> list[Floats]:
 
 def from_csv(model: TrainedModel, body: bytes, most: int) -> tuple[list[str], list[Floats]]:
     """Names and series of a table in the layout of training."""
-    lines = io.TextIOWrapper(io.BytesIO(body), encoding="utf-8-sig", newline="")
-    table = Table(lines, "the body")
+    table = Table(_lines(body), "the body")
     columns = model.columns.of(table, labelled=False)
     names, series = [], []
     for case in cases_of(table, columns, labelled=False):
@@ -98,6 +105,21 @@ def from_csv(model: TrainedModel, body: bytes, most: int) -> tuple[list[str], li
     if not names:
         raise BadRequest("the table has no rows; expected at least one case")
     return names, series
+
+
+def from_rows(model: TrainedTable, body: bytes, most: int) -> tuple[list[str], Tensor]:
+    """Names and outputs of the rows of a table."""
+    names, outputs = list[str](), list[Tensor]()
+    for more, found in model.of_lines(_lines(body), "the body"):
+        names += more
+        outputs.append(found)
+        if len(names) > most:
+            raise BadRequest(f"there are more than {most} rows; expected fewer in one request")
+    return names, torch.cat(outputs)
+
+
+def _lines(body: bytes) -> Iterable[str]:
+    return io.TextIOWrapper(io.BytesIO(body), encoding="utf-8-sig", newline="")
 
 
 def _of(model: TrainedModel, series: list[Floats], most: int) -> Tensor:

@@ -114,11 +114,11 @@ def facts(model: TrainedModel) -> dict[str, Any]:
     return {
         "run": model.path.name,
         "version": __version__,
-        "reads": "images" if model.reads_images else "series",
+        "reads": model.reads,
         "predicts": "numbers" if model.predicts_values else "classes",
         "classes": list(model.classes),
         "shape": dict(model.reader.shape),
-        "columns": getattr(model.reader, "columns", None),
+        "columns": model.layout,
     }
 
 

@@ -42,6 +42,7 @@ _FAMILIES = {
     "rl": (".rl.sets", "rl_tasks"),
     "events": (".events.tasks", "event_tasks"),
     "lm": (".language.tasks", "language_tasks"),
+    "table": (".table.tasks", "table_tasks"),
     "own": (".own.task", "own_tasks"),
 }
 _HOMES = {"Batch": ".examples"}  # other names are those of series

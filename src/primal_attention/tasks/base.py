@@ -92,6 +92,11 @@ class Task(ABC):
 
         return SeriesReader.fit(train, settings)
 
+    def found(self, given: Mapping[str, Any]) -> tuple[str, str]:
+        """The name of the task that the given settings ask for, where this one finds out which,
+        and a sentence on what it found."""
+        return self.name, ""
+
     def bound(self, settings: Any) -> Task:
         """The task with the data that the settings of a run name, where its name does not."""
         return self

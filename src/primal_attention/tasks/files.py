@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from .base import DataError
-from .settings import EngineConfig, Rule, setting
+from .settings import EngineConfig, Rule, other, setting
 
 TEXT_OR_NONE: Rule = (lambda v: v is None or isinstance(v, str), "a text or None")
 FILES = ("data", "test")
@@ -40,6 +40,20 @@ class FileConfig(EngineConfig):
 
     def where(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in FILES if getattr(self, name) is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallConfig(FileConfig):
+    """Likewise, with a small model of tied layers, which keep sums."""
+
+    weights: str = other(EngineConfig, "weights", "tied")
+    feature_map: str = other(EngineConfig, "feature_map", "elu")
+    rank: int = other(EngineConfig, "rank", 8)
+    eta: float = other(EngineConfig, "eta", 0.0)
+
+    width: int = other(EngineConfig, "width", 64)
+    heads: int = other(EngineConfig, "heads", 4)
+    feedforward: int = other(EngineConfig, "feedforward", 128)
 
 
 def read_utf8(path: Path) -> str:

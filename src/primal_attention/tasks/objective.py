@@ -184,6 +184,11 @@ class Objective(ABC, Generic[Config, Batch]):
         None where a model alone has no use."""
         return None
 
+    def memory(self, model: nn.Module) -> Mapping[str, Tensor]:
+        """What a trained model, which has the weights that count, has to know beside them: tensors
+        for memory.safetensors; none of most."""
+        return {}
+
     @property
     def selection_facts(self) -> dict[str, str]:
         """On what the best epoch is chosen, for best.json."""

@@ -255,3 +255,13 @@ def stratified_split(
     chosen = [rng.permutation(np.flatnonzero(group == c))[:h] for c, h in enumerate(held)]
     held_out = np.sort(np.concatenate(chosen))
     return np.setdiff1d(np.arange(len(labels)), held_out), held_out
+
+
+def split_by_value(values: Floats, fraction: float, seed: int) -> tuple[Integers, Integers]:
+    """Indices (kept, held out), of numbers: one of every few neighbours in the order of the values
+    is held out, low, middle and high alike."""
+    order = np.argsort(values, kind="stable")
+    groups = min(max(round(fraction * len(order)), 1), max(len(order) // 2, 1))
+    group = np.empty(len(order), dtype=np.int64)
+    group[order] = np.arange(len(order)) * groups // len(order)
+    return stratified_split(group, fraction, seed)

@@ -16,6 +16,7 @@ counts x_f^2.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -92,7 +93,8 @@ class Learner:
 
     def fit(self, x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor]) -> Machine:
         """On x (n, d) and targets y: indices of classes (n,), or numbers (n, 1). `loss` is the mean
-        over (n, c) outputs and targets. The best of `restarts` by the objective is kept."""
+        over (n, c) outputs and targets. The best of `restarts` is kept: by the objective, or,
+        where a penalty made them sparse, by the likelihood with Schwarz's price of a number."""
         outputs = y.shape[1] if y.dim() == 2 else max(int(y.max()) + 1, 2)
         outputs = 1 if y.dim() == 1 and outputs == 2 else outputs  # two classes: one output
         chosen = torch.Generator().manual_seed(self.seed)
@@ -104,8 +106,19 @@ class Learner:
             else:
                 machine = self._descend(start, outputs, x, y, loss, chosen)
             with torch.no_grad():
-                found.append((float(self._objective(machine, x, y, loss)), machine))
+                found.append((self._criterion(machine, x, y, loss), machine))
         return min(found, key=lambda pair: pair[0])[1]
+
+    def _criterion(
+        self, f: Machine, x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor]
+    ) -> float:
+        """What restarts are compared by. The refit on a support has no penalty, so the objective
+        alone would prefer the machine that has kept more columns of noise."""
+        if not self.l1:
+            return float(self._objective(f, x, y, loss))
+        off = float(loss(f(x), y))
+        unlikely = 0.5 * math.log(max(off, 1e-12)) if y.dim() == 2 else off  # Gaussian errors
+        return unlikely + 0.5 * f.numbers * math.log(len(x)) / len(x)
 
     def _objective(
         self, f: Machine, x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor]

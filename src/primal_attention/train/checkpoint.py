@@ -127,15 +127,24 @@ def tensors_from_bytes(data: bytes) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in load(data).items()}
 
 
-def load_weights(model: nn.Module, path: Path) -> None:
-    """Give a model the weights of a safetensors file; a RunError says what is wrong with it."""
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; a RunError says what is wrong with it."""
     from safetensors import SafetensorError
 
     with explained(f"read {path}"):
         stored = path.read_bytes()
     try:
-        model.load_state_dict(tensors_from_bytes(stored))
-    except (SafetensorError, RuntimeError) as error:
+        return tensors_from_bytes(stored)
+    except SafetensorError as error:
+        raise RunError(f"{path} is damaged: {str(error).splitlines()[0]}") from error
+
+
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Give a model the weights of a safetensors file; a RunError says what is wrong with it."""
+    weights = read_tensors(path)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
         raise RunError(f"{path} is damaged: {str(error).splitlines()[0]}") from error
 
 

@@ -18,6 +18,7 @@ from ..tasks.rl.settings import DecisionConfig as DecisionConfig
 from ..tasks.settings import PLACE_FIELDS as PLACE_FIELDS
 from ..tasks.settings import EngineConfig as EngineConfig
 from ..tasks.settings import digest as digest
+from ..tasks.table.settings import TableConfig as TableConfig
 
 KINDS: tuple[type[EngineConfig], ...] = (
     RunConfig,
@@ -25,6 +26,7 @@ KINDS: tuple[type[EngineConfig], ...] = (
     DecisionConfig,
     EventConfig,
     LanguageConfig,
+    TableConfig,
 )  # that `--help` shows
 CHOICES = RunConfig.CHOICES
 
@@ -51,7 +53,7 @@ def settings_for(
     from ..tasks import get_task
     from ..tasks.own import task_of
 
-    task = task or task_of(given)[0]
+    task = get_task(task).found(given)[0] if task else task_of(given)[0]
     found = get_task(task)
     kind = found.settings
     attention = kind(task=task).attention if attention is None else attention

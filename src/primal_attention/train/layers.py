@@ -36,7 +36,7 @@ def primal_layers(model: nn.Module, calls: Iterable[Sequence[Any]]) -> dict[str,
             model(*call)
             for name, layer in layers.items():
                 found[name].append(_objectives(layer))
-    return {name: _record(layer, torch.cat(found[name])) for name, layer in layers.items()}
+    return {name: _record(layers[name], torch.cat(parts)) for name, parts in found.items() if parts}
 
 
 @contextmanager

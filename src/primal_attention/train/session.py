@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..runs.errors import RunError
 from ..runs.files import explained, read_json, write_bytes, write_json
+from ..runs.folder import MEMORY
 from ..runs.metrics import MetricsFile
 from ..tasks.objective import Ended, Objective, RunResult
 from . import checkpoint
@@ -218,6 +219,9 @@ class Session:
                 write_bytes(self.path / "last.safetensors", weights)
         last = next(iter(loop.progress.last.values()), 0.0)
         found = objective.result(self.fabric, loop.model, Ended(best, last, loop.last))
+        if self.writes and (memory := objective.memory(self.bare_model)):
+            with explained(f"write into {self.path}"):
+                write_bytes(self.path / MEMORY, checkpoint.tensors_to_bytes(memory))
         return objective.result_class(
             run=self.path,
             seconds=loop.seconds(),

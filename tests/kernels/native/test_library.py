@@ -1,8 +1,10 @@
 """Which kernels are loaded, when they stand back, and how they are compiled."""
 
+import ctypes
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -55,6 +57,23 @@ def test_every_level_that_runs_here(monkeypatch, level):
         pytest.skip(library.state())
     assert found.level == level
     torch.testing.assert_close(layer(x)[0], expected)
+
+
+@served
+@pytest.mark.parametrize(
+    ("level", "flags"),
+    [
+        ("v3", {"avx2", "fma", "bmi2"}),
+        ("v4", {"avx2", "fma", "bmi2", "avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl"}),
+    ],
+)
+def test_a_library_knows_what_the_processor_has(level, flags):
+    """As the system lists it."""
+    path, listed = build.HERE / build.library_name(level), Path("/proc/cpuinfo")
+    if not (path.exists() and listed.exists()):
+        pytest.skip("another system")
+    line = next(line for line in listed.read_text().splitlines() if line.startswith("flags"))
+    assert ctypes.CDLL(path).primal_runs_here() == (flags <= set(line.split()))
 
 
 @served

@@ -1,3 +1,5 @@
+import io
+
 import numpy as np
 import pytest
 
@@ -6,7 +8,7 @@ from PIL import Image
 
 from primal_attention.tasks import DataError, get_task
 from primal_attention.tasks.images import folder as stores
-from primal_attention.tasks.images.folder import build, decode, list_split, open_split
+from primal_attention.tasks.images.folder import build, decode, decode_bytes, list_split, open_split
 from primal_attention.tasks.stores import heard_by
 
 
@@ -106,6 +108,21 @@ def test_a_broken_image_is_named(content, image_folder):
     (root / "train" / "dog" / "1.png").write_bytes(content)
     with pytest.raises(DataError, match=r"train/dog/1\.png cannot be read as an image"):
         read(root)
+
+
+def test_images_from_elsewhere_are_of_known_formats_and_sizes(monkeypatch):
+    def file(form, side=20):
+        made = io.BytesIO()
+        Image.new("RGB", (side, side), (9, 8, 7)).save(made, form)
+        return made.getvalue()
+
+    for form in ("PNG", "JPEG"):
+        assert decode_bytes(file(form), 4, "the body").shape == (4, 4, 3)
+    with pytest.raises(DataError, match="the body cannot be read as an image"):
+        decode_bytes(file("EPS"), 4, "the body")  # Pillow would start Ghostscript
+    monkeypatch.setattr(stores, "PIXELS", 399)
+    with pytest.raises(DataError, match="the body has 20 x 20 pixels; expected at most 399"):
+        decode_bytes(file("PNG"), 4, "the body")
 
 
 def test_a_truncated_jpeg_is_named(image_folder):

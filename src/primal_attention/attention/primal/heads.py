@@ -14,10 +14,10 @@ from ...theory.ledger import Ledger
 from ...theory.precision import widen
 from ..base import check_positive
 from ..cost import Terms
-from .layer import causal_tied, objective_terms, valid_positions
 from .options import Weights
 from .readout import Readout
 from .state import PrimalState
+from .steps import causal_tied, objective_terms, valid_positions
 
 
 class HeadsPrimalAttention(Readout):

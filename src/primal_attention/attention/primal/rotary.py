@@ -18,10 +18,10 @@ from ...theory.precision import widen, without_autocast
 from ..base import check_positive
 from ..cost import Terms
 from .cost import primal_cost
-from .layer import causal_tied, objective_terms, output_map, valid_positions
 from .options import check_options
 from .parameters import PrimalParameters
 from .state import PrimalState
+from .steps import causal_tied, objective_terms, output_map, valid_positions
 
 Rotation = tuple[Tensor, Tensor]
 

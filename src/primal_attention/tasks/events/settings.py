@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from ..files import FileConfig
+from ..files import FileConfig, SmallConfig
 from ..settings import (
     NOT_NEGATIVE,
     EngineConfig,
@@ -24,7 +24,7 @@ ROTATING = ("linear", "primal", "softmax")  # attentions that know times
 
 
 @dataclass(frozen=True, kw_only=True)
-class EventConfig(FileConfig):
+class EventConfig(SmallConfig):
     """The settings of one run. `time_in` says where the model sees times: in the kernel, as input,
     in both, or nowhere ("order"). With `known_time` the time of the predicted event is given. The
     loss is that of the types plus `gap_weight` times that of the gaps, in nats for each event. A
@@ -47,15 +47,6 @@ class EventConfig(FileConfig):
         "validation_fraction": (lambda v: is_number(v) and 0 < v < 1, "a number in (0, 1)"),
         "known_time": (lambda v: isinstance(v, bool), "True or False"),
     }
-
-    weights: str = other(EngineConfig, "weights", "tied")
-    feature_map: str = other(EngineConfig, "feature_map", "elu")
-    rank: int = other(EngineConfig, "rank", 8)
-    eta: float = other(EngineConfig, "eta", 0.0)
-
-    width: int = other(EngineConfig, "width", 64)
-    heads: int = other(EngineConfig, "heads", 4)
-    feedforward: int = other(EngineConfig, "feedforward", 128)
 
     dropout: float = other(EngineConfig, "dropout", 0.0)
 

@@ -31,6 +31,9 @@ from .sets import ImageSet, Pixels
 
 FOLDERS = {"train": "train", "test": "val"}  # of the splits
 ENDINGS = (".jpg", ".jpeg", ".png")
+# of images that come from elsewhere: other formats may start programs, and a small file can hold a
+# huge image
+FORMATS, PIXELS = ("JPEG", "PNG"), 50_000_000
 CHUNK = 512
 _FORMAT = 1  # raise it when the decoding changes: old stores are then built again
 
@@ -189,20 +192,34 @@ def decode(path: Path, side: int) -> Pixels:
 
 
 def decode_bytes(content: bytes, side: int, name: str) -> Pixels:
-    """Likewise of the content of a file."""
-    return _decoded(io.BytesIO(content), side, name)
+    """Likewise of the content of a file that comes from elsewhere: of FORMATS, with PIXELS at
+    most."""
+    return _decoded(io.BytesIO(content), side, name, formats=FORMATS, most=PIXELS)
 
 
-def _decoded(source: Path | io.BytesIO, side: int, name: str) -> Pixels:
+def _decoded(
+    source: Path | io.BytesIO,
+    side: int,
+    name: str,
+    *,
+    formats: tuple[str, ...] | None = None,
+    most: int | None = None,
+) -> Pixels:
     kind = pillow()
     try:
-        with kind.open(source) as image:
+        with kind.open(source, formats=formats) as image:
+            if most is not None and image.width * image.height > most:
+                raise DataError(
+                    f"{name} has {image.width} x {image.height} pixels; expected at most {most:,}"
+                )
             image.draft("RGB", (side, side))  # JPEG decodes to a half or a quarter where enough
             if image.mode in ("P", "PA", "LA"):
                 image = image.convert("RGBA")  # palettes may hold transparency
             elif image.mode.startswith("I"):  # 16 bits of grey, which Pillow would cut off
                 image = kind.fromarray((np.asarray(image) // 257).astype(np.uint8))
             rgb = image.convert("RGB")
+    except DataError:
+        raise
     except (OSError, SyntaxError, ValueError, kind.DecompressionBombError) as error:
         raise DataError(f"{name} cannot be read as an image ({error})") from error
     width, height = rgb.size

@@ -1,5 +1,5 @@
 """DeiT and Primal.+DeiT: a vision transformer of Hugging Face's transformers, built from its config
-alone, in which the layers that are named primal are converted."""
+alone, in which the layers that are not named softmax are converted."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def build_vision_transformer(
 ) -> VisionTransformer:
     """With random weights. `settings` has the fields of a run's configuration.
 
-    The network is built with softmax throughout, then layers named primal are converted with the
-    random start of PrimalAttention: all else is the same for every choice of attentions.
+    The network is built with softmax throughout, then other layers are converted with the random
+    start of their attention: all else is the same for every choice of attentions.
     """
     _check(settings)
     with needs_extra("hf", "vision transformers need"):
@@ -56,21 +56,25 @@ def build_vision_transformer(
         initializer_range=0.02 * math.sqrt(384 / settings.width),
     )
     network = transformers.ViTForImageClassification(config)
-    places = {
-        f"vit.layers.{i}.attention" for i, name in enumerate(settings.attention) if name == "primal"
-    }
-    if places:
-        options = settings.attention_options()["primal"]
-        convert_(network, layers=lambda path, _: path in places, start="fresh", **options)
+    places: dict[str, set[str]] = {}
+    for i, name in enumerate(settings.attention):
+        places.setdefault(name, set()).add(f"vit.layers.{i}.attention")
+    options = settings.attention_options()
+    places.pop("softmax", None)
+    for name, own in places.items():
+        convert_(
+            network,
+            attention=name,
+            layers=lambda path, _, own=own: path in own,
+            start="fresh",
+            **options.get(name, {}),
+        )
     model = VisionTransformer(network)
     return variational_(model) if settings.uncertainty == "readout" else model
 
 
 def _check(settings: Any) -> None:
     """What a vision transformer cannot be, or has no place for, is refused."""
-    for name in settings.attention:
-        if name not in ("softmax", "primal"):
-            raise ValueError(f"attention has {name!r}; expected softmax or primal in {_MODEL}")
     for name, expected in (
         ("model", "transformer"), ("norm", "pre"), ("positions", "learned"),
     ):  # fmt: skip

@@ -59,7 +59,7 @@ def generate(
             return made
     parts.mkdir(parents=True, exist_ok=True)
     missing = [number for number in range(chunks) if not _part(parts, number).is_file()]
-    write = partial(_write_chunk, settings, parts)
+    write = partial(_write_chunk, settings, parts, CHUNK)
     work_off(write, missing, total=chunks, workers=workers, progress=progress)
     return _join(Path(folder), settings, parts, chunks)
 
@@ -80,8 +80,8 @@ def _part(parts: Path, number: int) -> Path:
     return parts / f"{number:05d}.npz"
 
 
-def _write_chunk(settings: ListOpsSettings, parts: Path, number: int) -> None:
-    drawn = draw(settings, number, min(CHUNK, settings.total - number * CHUNK))
+def _write_chunk(settings: ListOpsSettings, parts: Path, size: int, number: int) -> None:
+    drawn = draw(settings, number, min(size, settings.total - number * size))
     # length, depth, value, operators
     facts = np.zeros((len(drawn), 3 + len(OPERATORS)), dtype=np.int64)
     for row, (_, label, code) in zip(facts, drawn, strict=True):

@@ -63,7 +63,7 @@ def generate(
     _claim(folder, settings)
     chunks = -(-settings.pictures // CHUNK)
     missing = [number for number in range(chunks) if not _metadata(folder, number).is_file()]
-    write = partial(_write_chunk, settings, folder)
+    write = partial(_write_chunk, settings, folder, CHUNK)
     work_off(write, missing, total=chunks, workers=workers, progress=progress)
     result = statistics(folder, chunks)
     write_json(folder / "statistics.json", result._asdict())
@@ -87,13 +87,13 @@ def _metadata(folder: Path, number: int) -> Path:
     return folder / "metadata" / f"{number}.npy"  # text, in spite of its name
 
 
-def _write_chunk(settings: PathfinderSettings, folder: Path, number: int) -> None:
+def _write_chunk(settings: PathfinderSettings, folder: Path, size: int, number: int) -> None:
     """Pictures first; the metadata file then says that they are all there."""
     rng = np.random.default_rng([settings.seed, number])
     place = f"imgs/{number}"
     (folder / place).mkdir(parents=True, exist_ok=True)
     lines = []
-    for i in range(min(CHUNK, settings.pictures - number * CHUNK)):
+    for i in range(min(size, settings.pictures - number * size)):
         drawing = draw(rng)
         from PIL import Image  # `draw` has said if it is missing
 

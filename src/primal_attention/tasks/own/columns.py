@@ -56,15 +56,7 @@ class Columns:
                 f"{table.name}: --time is {self.time!r} without --id; expected the column that "
                 "says which rows belong together"
             )
-        target = self.target
-        if labelled and target is None:
-            usual = [name for name in table.header if name.lower() in TARGETS]
-            if len(usual) != 1:
-                raise DataError(
-                    f"{table.name} has the columns {listed(table.header)}; expected --target, the "
-                    "one that is to be learned"
-                )
-            target = usual[0]
+        target = usual_target(table) if labelled and self.target is None else self.target
         for option, name in named.items():
             if name is not None and (labelled or option != "--target"):
                 table.place(name, option)
@@ -115,7 +107,7 @@ def cases_of(
         for count, row in enumerate(table):
             series = _shortened(table.numbers(row, places), table, row)
             name = str(count) if identity is None else row.cells[identity].strip()
-            yield Case(name, series, _target(table, row, target, labelled))
+            yield Case(name, series, target_of(table, row, target, labelled))
         return
     moment = _place(table, columns.time)
     gathered: dict[str, _Gathered] = {}
@@ -133,16 +125,27 @@ def cases_of(
             if together and gathered:
                 yield _finished(table, columns, gathered)
             done.add(name)
-            gathered[name] = _Gathered(name, row.line, _target(table, row, target, labelled))
+            gathered[name] = _Gathered(name, row.line, target_of(table, row, target, labelled))
         case = gathered[name]
         case.add(table, row, places)
         if moment is not None:
-            case.times.append(_moment(table, row, moment))
+            case.times.append(moment_in(table, row, moment))
         if labelled and target is not None and row.cells[target].strip() != case.target:
             expected = f"{case.target!r}, as in line {case.line}, for the whole of {name!r}"
             raise table.error(row.line, columns.target or "", row.cells[target], expected)
     while gathered:
         yield _finished(table, columns, gathered)
+
+
+def usual_target(table: Table) -> str:
+    """The column that is called as targets are."""
+    usual = [name for name in table.header if name.lower() in TARGETS]
+    if len(usual) != 1:
+        raise DataError(
+            f"{table.name} has the columns {listed(table.header)}; expected --target, the one that "
+            "is to be learned"
+        )
+    return usual[0]
 
 
 def one_case(table: Table, columns: Columns, name: str) -> Case:
@@ -153,7 +156,7 @@ def one_case(table: Table, columns: Columns, name: str) -> Case:
     for row in table:
         case.add(table, row, places)
         if moment is not None:
-            case.times.append(_moment(table, row, moment))
+            case.times.append(moment_in(table, row, moment))
     if not case.rows:
         raise DataError(f"{table.name} has no values; expected a row for each position")
     return _finished(table, columns, {name: case})
@@ -211,7 +214,7 @@ def _place(table: Table, name: str | None) -> int | None:
     return table.header.index(name) if name is not None and name in table.header else None
 
 
-def _target(table: Table, row: Row, place: int | None, labelled: bool) -> str | None:
+def target_of(table: Table, row: Row, place: int | None, labelled: bool) -> str | None:
     if place is None or not labelled:
         return None
     if not (text := row.cells[place].strip()):
@@ -228,7 +231,7 @@ def _shortened(values: list[float], table: Table, row: Row) -> Floats:
     return np.array(values)[:, None]
 
 
-def _moment(table: Table, row: Row, place: int) -> float:
+def moment_in(table: Table, row: Row, place: int) -> float:
     """A time as a number: a number, or seconds since 1970 of a date."""
     text = row.cells[place].strip()
     try:

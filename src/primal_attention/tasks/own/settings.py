@@ -31,7 +31,9 @@ class OwnConfig(RunConfig):
     target: str | None = setting(
         "Data", None, "Column to be learned, classes or numbers; for rl/...: the return to ask for."
     )
-    id: str | None = setting("Data", None, "Column that says which rows are one series.")
+    id: str | None = setting(
+        "Data", None, "Column that says which rows are one series, or (table/...) names them."
+    )
     time: str | None = setting("Data", None, "Column that orders the rows of a series.")
 
     def validate(self) -> None:

@@ -112,7 +112,7 @@ class Table:
                     f"{self.name}, line 1: two columns are called {name!r}; expected different "
                     "names"
                 )
-        if len(self.header) > 1 and all(_is_number(name) for name in self.header):
+        if len(self.header) > 1 and all(is_number(name) for name in self.header):
             shown = listed(self.header)
             if self.header != [str(i) for i in range(len(self.header))]:
                 raise DataError(f"{self.name}, line 1: found {shown}; expected names of columns")
@@ -144,7 +144,7 @@ def _chained(first: str, rest: Iterator[str]) -> Iterator[str]:
     yield from rest
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:

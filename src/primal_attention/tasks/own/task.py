@@ -17,7 +17,7 @@ from ..images.sets import ImageSet
 from ..images.task import ImageTask
 from ..net import net_settings
 from ..placed import PlacedTask
-from ..series import Integers, SeriesReader, SeriesSet, stratified_split
+from ..series import Integers, SeriesReader, SeriesSet, split_by_value
 from .parts import Parts
 from .settings import OwnConfig
 from .targets import as_number, classes_in
@@ -135,12 +135,7 @@ class OwnValues(_OwnSeries):
         return ValuedSet(place.name, series, labels, ("value",), values=values)
 
     def hold_out(self, whole: Any, fraction: float, seed: int) -> tuple[Integers, Integers]:
-        """One of every few neighbours in the order of the values: low, middle and high alike."""
-        order = np.argsort(whole.values, kind="stable")
-        groups = min(max(round(fraction * len(order)), 1), max(len(order) // 2, 1))
-        group = np.empty(len(order), dtype=np.int64)
-        group[order] = np.arange(len(order)) * groups // len(order)
-        return stratified_split(group, fraction, seed)
+        return split_by_value(whole.values, fraction, seed)
 
     def reader(self, train: Any, settings: RunConfig) -> SeriesReader:
         scale = float(train.values.mean()), float(train.values.std()) or 1.0

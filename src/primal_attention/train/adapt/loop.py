@@ -21,6 +21,7 @@ from ...convert import convert_, converted_layers, distill_, plan
 from ...convert.examples import call_model
 from ...convert.matching import Pair, block_of
 from ...convert.sites import paths
+from ...theory.seeds import seeded
 from .. import checkpoint
 from .settings import Adaptation, AdaptSettings, Evaluation
 
@@ -61,8 +62,7 @@ def adapt_(
     train, judged = _split(list(batches), held_out)
     teacher = copy.deepcopy(model) if teacher is None else teacher
     teacher.eval().requires_grad_(False)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(chosen.seed)  # what has no weight to start from is drawn
+    with seeded(chosen.seed):  # what has no weight to start from is drawn
         convert_(model, plan(model, layers, **options))
     names = tuple(paths(model, layer)[0] for layer in converted_layers(model))
     blocks = tuple(dict.fromkeys(map(block_of, names)))

@@ -48,7 +48,7 @@ class SparseKernelEstimator(SavedEstimator):
         degree: int = 2,
         coef0: float = 1.0,
         l1: float | None = None,
-        ridge: float = 1e-4,
+        ridge: float = 1e-5,
         learn_points: bool = True,
         steps: int = 400,
         lr: float = 0.05,
@@ -160,7 +160,8 @@ class SparseKernelClassifier(ClassifierMixin, SparseKernelEstimator):  # type: i
         coordinate of zero still counts.
     ridge : penalty of alpha^T K alpha.
     learn_points : False keeps points that are drawn from X; regressions are then solved exactly.
-    steps, lr, restarts : of Adam; the best of `restarts` by the objective is kept.
+    steps, lr, restarts : of Adam; the best of `restarts` is kept, by the objective, or with a
+        penalty by Schwarz's criterion, which weighs the loss against the numbers of a machine.
 
     Attributes
     ----------

@@ -26,6 +26,7 @@ from ...runs.files import explained, replacing
 from .deployed import Deployed
 from .hub import save_folder
 from .model import TrainedModel, load_run
+from .table import TrainedTable, example_rows, load_table
 
 FORMATS = ("onnx", "torch", "safetensors")
 FILES = {"onnx": "model.onnx", "torch": "model.pt2", "safetensors": "hub"}
@@ -56,6 +57,8 @@ def export_run(run: Path | str, form: str, out: Path | str | None = None) -> Exp
     check_choice("format", form, FORMATS)
     model = load_run(run)
     path = Path(run) / FILES[form] if out is None else Path(out)
+    if isinstance(model, TrainedTable):
+        return _table(model, form, path)
     deployed = Deployed(model).eval()
     with explained(f"write {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,6 +86,26 @@ def export_run(run: Path | str, form: str, out: Path | str | None = None) -> Exp
         with open(beside, "rb") as file:
             program = torch.export.load(file).module()
         return _compared(path, model, deployed, program, _sizes(model))
+
+
+def _table(model: TrainedTable, form: str, path: Path) -> Exported:
+    """A folder alone: a row with categories is no tensor, and what is known grows by `absorb`."""
+    if form != "safetensors":
+        raise RunError(
+            f"{model.path} is a run of a table, whose rows are no tensors; expected --format "
+            "safetensors, a folder that `load_run` opens"
+        )
+    with explained(f"write {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    save_folder(model, path)
+    again, most = load_table(path, model.config), 0.0
+    for rows in BATCHES:
+        inputs = example_rows(model, rows)
+        found, expected = (one.answer(*inputs) for one in (again, model))
+        most = max(most, float((found - expected).abs().max()))
+    if not most <= TOLERANCE:
+        raise RunError(f"{path} differs from {model.path} by {most:.2g}; expected {TOLERANCE:g}")
+    return Exported(path, most, len(BATCHES), ("batch",))
 
 
 def example(model: TrainedModel, batch: int = 2, length: int | None = None) -> Inputs:

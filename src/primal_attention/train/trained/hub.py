@@ -16,13 +16,21 @@ from typing import Any
 from ...runs.errors import RunError
 from ...runs.extras import needs_extra
 from ...runs.files import explained, read_json, write_bytes, write_json
+from ...runs.folder import MEMORY
 from ...version import __version__
 from ..checkpoint import tensors_to_bytes
 from ..run import read_result
 from .model import TrainedModel, load_run
 
-FILES = ("config.json", "run.json", "reader.json", "model.safetensors", "README.md", "result.json")
-PIPELINES = {"images": "image-classification", "series": "time-series-classification"}
+FILES = (
+    "config.json", "run.json", "reader.json", "model.safetensors", MEMORY, "README.md",
+    "result.json",
+)  # fmt: skip
+PIPELINES = {
+    "images": "image-classification",
+    "series": "time-series-classification",
+    "rows": "tabular-classification",
+}
 
 
 def save_folder(model: TrainedModel, folder: Path | str) -> Path:
@@ -49,6 +57,8 @@ def save_folder(model: TrainedModel, folder: Path | str) -> Path:
         write_json(folder / "run.json", settings)
         write_json(folder / "reader.json", model.reader.to_dict())
         write_bytes(folder / "model.safetensors", tensors_to_bytes(model.module.state_dict()))
+        if memory := model.memory():
+            write_bytes(folder / MEMORY, tensors_to_bytes(memory))
         if result is not None:
             write_json(folder / "result.json", result)
         write_bytes(folder / "README.md", card(model, result).encode())
@@ -85,9 +95,17 @@ def card(model: TrainedModel, result: dict[str, Any] | None) -> str:
     known = "Nothing is known about how good it is."
     if found is not None:
         known = f"{found.measure.text(found.measure.shown(found.figure))}: {found.meaning}."
-    reads = "images" if model.reads_images else "series"
+    reads = model.reads
     shape = json.dumps(model.reader.shape)
-    head = ["---", "library_name: primal-attention", f"pipeline_tag: {PIPELINES[reads]}", "tags:"]
+    pipeline = PIPELINES[reads]
+    if reads == "rows" and model.predicts_values:
+        pipeline = "tabular-regression"
+    takes = (
+        "a csv file with the columns of training"
+        if reads == "rows"
+        else "(cases, channels, timepoints)"
+    )
+    head = ["---", "library_name: primal-attention", f"pipeline_tag: {pipeline}", "tags:"]
     return "\n".join([
         *head, "- primal-attention", "---",
         f"# {model.path.name}", "",
@@ -96,7 +114,7 @@ def card(model: TrainedModel, result: dict[str, Any] | None) -> str:
         "## How good it is", "", known, "",
         "## How to use it", "",
         "```python", "import primal_attention as pa", "",
-        'model = pa.load_run("this folder")', "model.predict(X)  # (cases, channels, timepoints)",
+        'model = pa.load_run("this folder")', f"model.predict(X)  # {takes}",
         "```", "",
         f"It reads {reads} of the shape `{shape}`"
         + (f" and answers with: {', '.join(model.classes)}." if model.classes else "."), "",

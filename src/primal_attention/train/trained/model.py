@@ -29,7 +29,7 @@ from ...tasks.own.columns import Columns
 from ...tasks.own.files import stream
 from ...tasks.series import Floats, SeriesReader, SeriesSet
 from ..checkpoint import load_weights
-from ..config import config_of
+from ..config import TableConfig, config_of
 from ..run import load
 
 READERS: dict[str, type[Any]] = {"series": SeriesReader, "images": ImageReader}
@@ -60,8 +60,13 @@ class TrainedModel:
         return getattr(self.reader, "scale", None) is not None
 
     @property
+    def reads(self) -> str:
+        """What a case is: "series", "images" or, of a table, "rows"."""
+        return "images" if isinstance(self.reader, ImageReader) else "series"
+
+    @property
     def reads_images(self) -> bool:
-        return isinstance(self.reader, ImageReader)
+        return self.reads == "images"
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The class (text), or the number, of each case.
@@ -79,6 +84,10 @@ class TrainedModel:
         if self.predicts_values:
             raise RunError(f"{self.path} predicts numbers; expected a run of classes")
         return self.probabilities(self.outputs(X))
+
+    def memory(self) -> dict[str, Tensor]:
+        """What it has to know beside its weights."""
+        return {}
 
     def answers(self, outputs: Tensor) -> npt.NDArray[Any]:
         """Classes or numbers from the outputs of the network."""
@@ -132,8 +141,13 @@ class TrainedModel:
     @property
     def columns(self) -> Columns:
         """Of the tables that it was trained with."""
-        stored = getattr(self.reader, "columns", None)
-        return Columns() if stored is None else Columns.from_dict(stored)
+        return Columns() if self.layout is None else Columns.from_dict(self.layout)
+
+    @property
+    def layout(self) -> dict[str, Any] | None:
+        """The columns as JSON has them, None where cases come in no tables."""
+        stored: dict[str, Any] | None = getattr(self.reader, "columns", None)
+        return stored
 
     @cached_property
     def longest(self) -> int:
@@ -182,16 +196,26 @@ def load_run(run: Path | str) -> TrainedModel:
     if not place.is_file():
         raise RunError(f"{path} has no config.json; expected the folder of a finished run")
     config = config_of(read_object(place))
+    if isinstance(config, TableConfig):
+        from .table import load_table
+
+        return load_table(path, config)
     if not isinstance(config, RunConfig):
         raise RunError(f"{path} is a run of {config.task}; expected one of classes or numbers")
-    weights = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
-    if weights is None:
-        raise RunError(f"{path} has no weights; expected {WEIGHTS[0]} of a run that is finished")
+    weights = stored_weights(path)
     reader = _reader(path, config)
     with torch.random.fork_rng(devices=[]):  # its random weights are replaced at once
         module = get_task(config.task).model(config, reader.shape)
     load_weights(module, weights)
     return TrainedModel(path, config, reader, module.eval())
+
+
+def stored_weights(path: Path) -> Path:
+    """The file with the weights that count."""
+    found = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
+    if found is None:
+        raise RunError(f"{path} has no weights; expected {WEIGHTS[0]} of a run that is finished")
+    return found
 
 
 def _reader(path: Path, config: RunConfig) -> Any:

@@ -3,6 +3,7 @@
 
 #include "fixed.h"
 #include "objective.h"
+#include "processor.h"
 #include "sharpness.h"
 #include "tied.h"
 
@@ -72,14 +73,9 @@ int run_backward(const Call* call, F&& f) {
 // Whether this processor has the instructions that the library was compiled for.
 PRIMAL_EXPORT int primal_runs_here() {
 #if defined(__AVX512F__)
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512cd");
+  return has_vectors(true);
 #elif defined(__AVX2__)
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("bmi2");
+  return has_vectors(false);
 #else
   return 1;
 #endif

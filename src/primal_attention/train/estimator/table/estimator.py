@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,44 +11,19 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ....attention.summary import KeptRows, KeptSums, Summary
-from ....models.table import TableNet, loss, subtracted
+from ....attention.summary import Summary
+from ....models.table import TableNet, loss
+from ....models.table_context import from_tensors, subtracted, sums_of, to_tensors
 from ....names import check_choice
 from ....tasks.table.columns import Columns
+from ....tasks.table.rows import MOST, Episode, Episodes, Rows, judgement
 from ..alone import Steps
 from ..base import SavedEstimator, prefixed, without_prefix
 from ..parameters import check_integer, plain, seed_of
 from .reading import read_columns
 
 ROWS = 8192  # that are answered at a time
-FEWEST, MOST = 8, 2000  # rows that choose the weights
-HIDDEN = 0.3  # of a small table is asked, the rest is its context
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Rows as the network takes them, and their labels."""
-
-    numbers: Tensor  # (n, a)
-    codes: Tensor  # (n, b)
-    labels: Tensor  # (n,), classes or numbers of deviation 1
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, chosen: Tensor) -> Rows:
-        return Rows(self.numbers[chosen], self.codes[chosen], self.labels[chosen])
-
-    def to(self, dtype: torch.dtype) -> Rows:
-        labels = self.labels.to(dtype) if self.labels.is_floating_point() else self.labels
-        return Rows(self.numbers.to(dtype), self.codes, labels)
-
-    @property
-    def parts(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.numbers, self.codes, self.labels
-
-    def joined(self, other: Rows) -> Rows:
-        return Rows(*(torch.cat(pair) for pair in zip(self.parts, other.parts, strict=True)))
+FEWEST = 8  # rows that choose the weights
 
 
 class TableEstimator(SavedEstimator):
@@ -124,7 +98,7 @@ class TableEstimator(SavedEstimator):
         else:
             before = self.summary_
             if decay != 1.0:
-                before = [_sums(kept).faded(decay) for kept in before]
+                before = [sums_of(kept).faded(decay) for kept in before]
             self.summary_ = self._summarise(rows, before)
         return self
 
@@ -197,9 +171,13 @@ class TableEstimator(SavedEstimator):
             seed=seed_of(self.random_state), verbose=bool(self.verbose),
         )  # fmt: skip
         known, held_out = self._divide(table.to(torch.float32), training.seed)
-        episodes = _Episodes(known, given["batch_size"], given["max_context"])
-        judge = None if held_out is None else _Judge(known, held_out)
-        net, self.history_ = training.run(self._net, episodes, judge)
+        episodes = Episodes(known, given["batch_size"], given["max_context"])
+        judged = None if held_out is None else judgement(known, held_out)
+        net, self.history_ = training.run(
+            self._net,
+            lambda net, chosen: _loss(net, episodes.draw(chosen)),
+            None if judged is None else lambda net: float(_loss(net, judged)),
+        )
         self.net_, self.n_iter_ = net.double(), len(self.history_)
         self._table = table if self.keep_table else None
         self.summary_ = self._summarise(table)
@@ -253,12 +231,7 @@ class TableEstimator(SavedEstimator):
 
     def _tensors(self) -> Mapping[str, Tensor]:
         found = prefixed("net", self.net_.state_dict())
-        for k, kept in enumerate(self.summary_):
-            found |= prefixed(f"summary.{k}", {"count": kept.count})
-            parts = _sums(kept).sums if isinstance(kept, KeptSums) else _kept(kept).rows
-            found |= prefixed(f"summary.{k}", {str(i): part for i, part in enumerate(parts)})
-            if isinstance(kept, KeptSums) and kept.log_scale is not None:
-                found[f"summary.{k}.log_scale"] = kept.log_scale
+        found |= prefixed("summary", to_tensors(self.summary_))
         if self._table is not None:
             names = ("numbers", "codes", "labels")
             found |= prefixed("table", dict(zip(names, self._table.parts, strict=True)))
@@ -269,65 +242,13 @@ class TableEstimator(SavedEstimator):
         self.history_, self.n_iter_ = content["history"], content["steps"]
         self.net_ = self._net().double().eval()
         self.net_.load_state_dict(without_prefix("net", tensors))
-        self.summary_ = []
-        attentions: list[Any] = [
-            None,
-            *(block.attention for block in self.net_.blocks),
-        ]  # the readout first
-        for k, attention in enumerate(attentions):
-            stored = without_prefix(f"summary.{k}", tensors)
-            count, scale = stored.pop("count"), stored.pop("log_scale", None)
-            parts = tuple(stored[str(i)] for i in range(len(stored)))
-            if attention is None or attention.summary == "constant":
-                adds = getattr(attention, "weights", "") != "data"
-                self.summary_.append(KeptSums(count, True, parts, scale, adds))
-            else:
-                self.summary_.append(KeptRows(count, True, parts, None))
+        self.summary_ = from_tensors(self.net_, without_prefix("summary", tensors))
         table = without_prefix("table", tensors)
         self._table = Rows(table["numbers"], table["codes"], table["labels"]) if table else None
 
 
-class _Episodes:
-    """A step: some rows are asked, others are their context, by chance. Small tables are used
-    whole. The context is sometimes short, so that more rows help later."""
-
-    def __init__(self, table: Rows, queries: int, context: int) -> None:
-        self.table = table
-        self.queries = min(queries, max(1, round(HIDDEN * len(table))))
-        self.context = min(context, len(table) - self.queries)
-
-    def __call__(self, net: TableNet, chosen: torch.Generator) -> Tensor:
-        order = torch.randperm(len(self.table), generator=chosen)
-        share = 0.25 + 0.75 * float(torch.rand((), generator=chosen))
-        size = max(1, round(share * self.context))
-        asked = self.table[order[: self.queries]]
-        context = self.table[order[self.queries : self.queries + size]]
-        return loss(net(asked.numbers, asked.codes, *context.parts), asked.labels)
-
-
-class _Judge:
-    """The loss of held-out rows in the light of the others, or of some of them."""
-
-    def __init__(self, known: Rows, held_out: Rows) -> None:
-        self.known, self.held_out = known[torch.arange(min(len(known), 2 * MOST))], held_out
-
-    def __call__(self, net: TableNet) -> float:
-        asked = self.held_out
-        return float(loss(net(asked.numbers, asked.codes, *self.known.parts), asked.labels))
-
-
-def _sums(kept: Summary) -> KeptSums:
-    if not isinstance(kept, KeptSums):
-        raise ValueError(
-            'the context is kept row by row; expected an attention whose summary is "constant"'
-        )
-    return kept
-
-
-def _kept(kept: Summary) -> KeptRows:
-    if not isinstance(kept, KeptRows):
-        raise TypeError(f"a summary is a {type(kept).__name__}; expected sums or rows")
-    return kept
+def _loss(net: TableNet, episode: Episode) -> Tensor:
+    return loss(net(*episode[:-1]), episode.labels)
 
 
 def _others(table: Rows, rows: Rows) -> Tensor:
