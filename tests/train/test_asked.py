@@ -14,7 +14,13 @@ from primal_attention.tasks.events.evaluate import evaluate
 from primal_attention.tasks.events.sets import EventData, EventSet
 from primal_attention.tasks.language.objective import judged
 from primal_attention.tasks.language.text import TextData
-from primal_attention.train.asked import AskedEvents, AskedTokens, spread
+from primal_attention.train.asked import (
+    AskedCases,
+    AskedEvents,
+    AskedTokens,
+    batches_together,
+    spread,
+)
 
 FABRIC = Fabric(accelerator="cpu", devices=1)
 
@@ -78,3 +84,25 @@ def test_whole_sequences_are_spread_over_all():
     assert spread([10] * 11, 1) == [0]
     with pytest.raises(ValueError, match="is 0; expected at least 1"):
         spread([1], 0)
+
+
+class Cases:
+    """Cases with a number each, cut to a greatest length."""
+
+    def __init__(self, longest):
+        self.lengths = torch.tensor([9, 12, 10, 12, 3]).clamp(max=longest)
+
+    def __len__(self):
+        return 5
+
+    def __getitems__(self, indices):
+        return list(indices)
+
+
+def test_runs_that_cut_their_cases_are_asked_the_same_ones():
+    """The order by length is that of one of them."""
+    asked = [AskedCases(Cases(longest), "test") for longest in (12, 9)]
+    assert asked[0].places() != asked[1].places()
+    together = [*batches_together(asked)]
+    assert all(first == second for first, second in together)
+    assert sorted(case for first, _ in together for case in first) == [0, 1, 2, 3, 4]

@@ -88,6 +88,8 @@ def test_two_processes_resume_to_the_last_bit(tmp_path, stop_at, outcome):
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [2, 3])
 def test_processes_stay_for_all_seeds(devices, tmp_path):
+    if devices > (os.cpu_count() or 1):
+        pytest.skip("more processes than cores are refused")
     changes = {"devices": devices, "epochs": 1, "attention": ("primal", "primal"), "batch_size": 7}
     many = train_seeds(settings(**changes), (0, 1), root=tmp_path)
     for seed, result in many.results.items():

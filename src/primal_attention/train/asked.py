@@ -8,8 +8,9 @@ independent: they are a group.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,12 @@ class AskedCases(Asked):
     turned: str = "valid positions in reversed order (images upside down)"
 
     def batches(self) -> Iterator[Batch]:
-        for indices in similar_lengths(self.examples.lengths.numpy(), TOKENS):
+        for indices in self.places():
             yield self.examples.__getitems__(indices)
+
+    def places(self) -> list[list[int]]:
+        """Which cases a batch has."""
+        return similar_lengths(self.examples.lengths.numpy(), TOKENS)
 
     def logits(self, model: Any, batch: Batch, *, strange: bool = False) -> Tensor:
         inputs = turn_around(batch) if strange else batch.inputs
@@ -76,6 +81,17 @@ class AskedCases(Asked):
 
     def labels(self, batch: Batch) -> Tensor:
         return batch.targets
+
+
+def batches_together(asked: Sequence[Asked]) -> Iterator[tuple[Any, ...]]:
+    """Batches of several runs, None where one has no more. Those of series, texts and images hold
+    the same cases even where runs cut them to lengths of their own."""
+    same = [one for one in asked if isinstance(one, AskedCases)]
+    if len(same) == len(asked) and len({len(one.examples) for one in same}) == 1:
+        for indices in same[0].places():
+            yield tuple(one.examples.__getitems__(indices) for one in same)
+    else:
+        yield from zip_longest(*(one.batches() for one in asked))
 
 
 @dataclass(frozen=True, eq=False)

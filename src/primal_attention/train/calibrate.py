@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from ..attention.primal.readout import drawing, variational_layers
 from ..runs.errors import RunError
 from ..runs.files import explained, write_json
 from ..tasks.own.columns import Columns
-from .asked import Asked
+from .asked import Asked, batches_together
 from .folders import kind_of, open_folder, place_for
 from .judged import Opened, open_asked, runs_in
 
@@ -158,7 +157,7 @@ def judge(
     groups: list[Integers | None] = []
     chances: list[list[Floats]] = [[] for _ in members]
     cases = 0
-    for batches in zip_longest(*(one.judged.batches() for one in members)):
+    for batches in batches_together([one.judged for one in members]):
         labels = _same_labels(path, members, batches)
         ask = _Ask(members, batches, temperatures, cases, draws, seed)
         for method, each in ask.said().items():
