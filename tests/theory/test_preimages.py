@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from primal_attention.theory.preimages import PointKernel, learned_landmarks, solved
+from primal_attention.theory.preimages import Learner, PointKernel, learned_landmarks, solved
 
 
 @pytest.mark.parametrize("name", ["poly", "sigmoid", "linear", "rbf"])
@@ -53,3 +53,23 @@ def test_landmarks_descend():
         return learned_landmarks(lambda a, b: kernel(b, a), x, z, (8, 16), steps=steps, seed=0)
 
     assert error(learned(80)) < 0.8 * error(learned(0))
+
+
+def test_a_restart_that_ended_in_nan_is_never_the_best():
+    x, y = torch.randn(20, 2).double(), torch.randn(20, 1).double()
+    calls = 0
+
+    def loss(outputs, targets):
+        nonlocal calls
+        calls += 1  # of a restart two: its only step, and the objective
+        mean = (outputs - targets).square().mean()
+        return mean * torch.nan if calls <= broken else mean
+
+    learner = Learner(
+        PointKernel("rbf", 0.5), 3, l1=0.0, ridge=1e-2, steps=1, lr=0.1, seed=0, restarts=2
+    )
+    broken = 2
+    assert torch.isfinite(learner.fit(x, y, loss)(x)).all()
+    calls, broken = 0, 4
+    with pytest.raises(FloatingPointError, match=r"is nan; expected a lower lr than 0\.1"):
+        learner.fit(x, y, loss)

@@ -56,9 +56,8 @@ def test_steps_are_those_of_a_plain_loop(attention, clip, growth, config, make_l
             task = F.cross_entropy(plain(batch.inputs.double(), batch.padding), batch.targets)
             loss = task
             if "primal" in attention:
-                ksvd = pa.ksvd_loss(plain, growth=growth)
-                loss = task + 0.3 * ksvd
-                assert events[step].ksvd_loss == pytest.approx(ksvd.item())
+                loss = task + 0.3 * pa.ksvd_loss(plain, growth=growth)
+                assert events[step].ksvd_loss == pytest.approx(pa.ksvd_loss(plain).item())
             else:
                 assert events[step].ksvd_loss is None
             optimizer.zero_grad()

@@ -66,7 +66,11 @@ def ksvd_loss(
         )
     share = 1.0 / len(recorded) if reduction == "mean" else 1.0
     layers_seen = [_joined(entries) for _, entries in recorded]
-    loss = sum_of_squares(layers_seen, positions, share, square)
+    return grown(sum_of_squares(layers_seen, positions, share, square), growth)
+
+
+def grown(loss: Tensor, growth: Growth) -> Tensor:
+    """The loss itself, or log(1 + loss)."""
     return loss.log1p() if growth == "log" else loss
 
 

@@ -107,7 +107,12 @@ class Learner:
                 machine = self._descend(start, outputs, x, y, loss, chosen)
             with torch.no_grad():
                 found.append((self._criterion(machine, x, y, loss), machine))
-        return min(found, key=lambda pair: pair[0])[1]
+        finite = [pair for pair in found if math.isfinite(pair[0])]  # NaN is less than nothing
+        if not finite:
+            raise FloatingPointError(
+                f"the criterion of a restart is {found[-1][0]}; expected a lower lr than {self.lr}"
+            )
+        return min(finite, key=lambda pair: pair[0])[1]
 
     def _criterion(
         self, f: Machine, x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor]

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from ..runs.errors import NotFiniteError
 from ..tasks.objective import Found, Objective
-from ..theory.loss import Growth, ksvd_loss
+from ..theory.loss import Growth, grown, ksvd_loss
 from ..theory.squares import Square
 from .average import Average, in_use
 from .config import EngineConfig
@@ -140,7 +140,7 @@ class Loop:
         # without a share: somebody's case with weight zero, since all must take part
         batch = fabric.to_device(self.examples.__getitems__(own or indices[:1]))
         task = self.objective.loss(self.model, batch)
-        ksvd = ksvd_loss(self.model, square=self.square, growth=self.growth) if self.eta else None
+        ksvd = ksvd_loss(self.model, square=self.square) if self.eta else None
         weights = self._weights(own, indices)
         self.optimizer.zero_grad()
         fabric.backward(self._total(task, ksvd, weights))
@@ -184,6 +184,7 @@ class Loop:
 
     def _total(self, task: Tensor, ksvd: Tensor | None, weights: tuple[float, float]) -> Tensor:
         of_task, of_ksvd = weights
+        ksvd = None if ksvd is None else grown(ksvd, self.growth)
         if ksvd is not None and of_task != of_ksvd:
             return of_task * task + self.eta * of_ksvd * ksvd
         loss = task if ksvd is None else task + self.eta * ksvd

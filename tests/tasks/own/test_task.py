@@ -34,6 +34,9 @@ def test_what_it_is_is_found_out_and_said(sensors, values):
     name, said = task_of({"data": str(values)})
     assert name == "own/values"
     assert "so a regression" in said
+    wide = values.with_name("wide.csv")
+    wide.write_text("a,b,y\n1,2,u\n3,4,v\n5,6,v\n")
+    assert "for a table of rows name the task table/csv" in task_of({"data": str(wide)})[1]
     with pytest.raises(DataError, match="no TASK and no --data"):
         task_of({})
 

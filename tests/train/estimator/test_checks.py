@@ -30,7 +30,7 @@ SMALL = {
     "steps": 10, "epochs": 1, "groups": 2, "random_state": 0,
 }  # fmt: skip
 QUICK = [
-    PrimalFormerClassifier(ensemble="net", folds=0, **SMALL),
+    PrimalFormerClassifier(ensemble="net", folds=0, **SMALL | {"steps": 15}),
     PrimalFormerRegressor(ensemble="fast", **SMALL),
     PrimalRocketClassifier(groups=4, random_state=0),
 ]
@@ -50,9 +50,9 @@ SLOW = [
     PrimalRocketRegressor(groups=4, random_state=0),
     PrimalFormerClassifier(ensemble="fast", **SMALL),
     *(
-        kind(ensemble=ensemble, **SMALL)
+        kind(ensemble=ensemble, **SMALL | {"steps": steps})
         for kind in (PrimalFormerClassifier, PrimalFormerRegressor)
-        for ensemble in ("net", "best")
+        for ensemble, steps in (("net", 60), ("best", 10))  # a network alone must learn more
     ),
     *SETS,
 ]

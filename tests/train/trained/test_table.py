@@ -48,6 +48,23 @@ def test_new_rows_join_the_context_and_the_folder_stays(table_run, people):
     np.testing.assert_array_equal(pa.load_run(table_run).predict_proba(people), before)
 
 
+def test_classes_of_numbers_keep_their_order_when_rows_join(tmp_path):
+    from primal_attention.train import train
+    from primal_attention.train.config import settings_for
+
+    lines = [f"{i % 5},{[2, 10, 9][i % 3]}" for i in range(30)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,y", *lines]) + "\n")
+    small = {"width": 8, "heads": 2, "feedforward": 8, "rank": 2, "epochs": 1, "epoch_steps": 2}
+    config = settings_for("table/csv", data=str(tmp_path / "t.csv"), **small)
+    model = pa.load_run(train(config, root=tmp_path).run)
+    assert model.classes == ("2", "9", "10")
+    assert model.estimator._labels(np.array(["10", "2", "9"]), np.zeros(3)).tolist() == [2, 0, 1]
+    model.absorb([[1.0], [2.0]], [10, 2])
+    assert model.estimator.context_rows_ == 32
+    with pytest.raises(ValueError, match="y has the class '3', which was not there in fit"):
+        model.absorb([[1.0]], [3])
+
+
 def test_predictions_of_a_file(model, people, tmp_path):
     out = io.StringIO()
     assert predict_file(model, people, out) == 120

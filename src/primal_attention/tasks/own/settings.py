@@ -80,4 +80,7 @@ def task_of(where: Mapping[str, Any]) -> tuple[str, str]:
     length = f"length {long}" if short == long else f"lengths {short} to {long}"
     channels = f"{found.channels} channel" + "s" * (found.channels > 1)
     facts = f"{len(found.cases):,} series, {channels}, {length}, {described(found.targets)}"
-    return kind, f"{path}: {facts} ({kind})"
+    said = f"{path}: {facts} ({kind})"
+    if found.columns is not None and found.columns.wide:
+        said += "; a row is read as a series, for a table of rows name the task table/csv"
+    return kind, said

@@ -23,6 +23,7 @@ from ...runs.files import read_object
 from ...runs.folder import MEMORY
 from ...tasks.own.columns import Columns as SeriesColumns
 from ...tasks.own.table import opened
+from ...tasks.table.columns import text_of
 from ...tasks.table.files import read_blocks
 from ...tasks.table.reader import TableReader
 from ..checkpoint import read_tensors
@@ -49,6 +50,8 @@ class TrainedTable(TrainedModel):
     def absorb(self, X: Any, y: Any) -> None:
         """Learn from further labelled rows, without a step of training; the folder of the run stays
         as it is, see `estimator.save`."""
+        if not self.predicts_values:
+            y = np.array([text_of(label) for label in y])  # 2 is the class "2"
         with _unnamed():
             self.estimator.absorb(X, y)
 

@@ -103,4 +103,6 @@ class PrimalTableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[mi
                 f"y has the class {unknown[0]!r}, which was not there in fit; expected one of "
                 f"{', '.join(map(repr, self.classes_.tolist()))}"
             )
-        return torch.from_numpy(np.searchsorted(self.classes_, y).astype(np.int64))
+        order = np.argsort(self.classes_)  # those of a run need not be sorted
+        places = order[np.searchsorted(self.classes_, y, sorter=order)]
+        return torch.from_numpy(places.astype(np.int64))
