@@ -1,9 +1,13 @@
 """The model of a finished run with its data, whether the task or the settings name them."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
 from primal_attention.runs.errors import RunError
-from primal_attention.train.judged import open_classes
+from primal_attention.tasks.table.objective import TableClasses
+from primal_attention.train.judged import open_classes, with_classes
 
 
 def test_a_run_on_ones_own_data(own_run):
@@ -20,3 +24,10 @@ def test_damaged_weights(own_run, tmp_path):
     (run / "best.safetensors").write_bytes(b"nothing")
     with pytest.raises(RunError, match=r"best\.safetensors is damaged: "):
         open_classes(run)
+
+
+def test_rows_of_a_table_are_refused():
+    objective = TableClasses.__new__(TableClasses)
+    objective.config = SimpleNamespace(task="table/classes")
+    with pytest.raises(RunError, match=r"in the light of a table \(table/classes\); expected"):
+        with_classes(Path("run"), objective)

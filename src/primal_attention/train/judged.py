@@ -19,6 +19,7 @@ from ..tasks.events.sets import EventData
 from ..tasks.language.objective import Language
 from ..tasks.language.text import TextData
 from ..tasks.objective import Objective
+from ..tasks.table.objective import TableObjective
 from .asked import MOST, Asked, AskedCases, AskedEvents, AskedTokens
 from .checkpoint import load_weights
 from .run import load, read_config
@@ -69,7 +70,12 @@ def open_classes(run: Path) -> tuple[Classification, nn.Module]:
 
 
 def with_classes(run: Path, data: Objective[Any, Any]) -> Classification:
-    """The objective, if it learned classes; a RunError says that it did not."""
+    """The objective, if it learned classes of single cases; a RunError says that it did not."""
+    if isinstance(data, TableObjective):
+        raise RunError(
+            f"{run} answers rows in the light of a table ({data.config.task}); expected a run of "
+            "series, tokens, images, events or a text"
+        )
     if not isinstance(data, Classification) or not issubclass(
         data.result_class, ClassificationResult
     ):
