@@ -51,7 +51,8 @@ def test_rows_from_a_table_to_predictions(primal, tiny, people, tmp_path):
     assert "has no column 'ot' for --target" in wrong.err
     page = primal("report", run, "--out", "page.html", "--no-spectrum")
     assert page.code == 0, page.err
-    for command, words in (("spectrum", "learned no label a case"), ("calibrate", "learned no")):
+    said = {"spectrum": "learned no label a case", "calibrate": "in the light of a table"}
+    for command, words in said.items():
         refused = primal(command, run)
         assert refused.code != 0
         assert words in refused.err
