@@ -34,6 +34,19 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def seeds_without_stacks():
+    """Without a GPU `torch.manual_seed` keeps the whole stack for each kind of GPU that might come
+    later: milliseconds, in thousands of tests."""
+    import torch
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not torch.accelerator.is_available():
+            seed = torch.default_generator.manual_seed
+            patch.setattr(torch.random, "_manual_seed_impl", seed, raising=False)
+        yield
+
+
 # -- one's own data: a csv file with series, and a run that was trained on it ----------------------
 
 SMALL = {"width": 8, "heads": 2, "feedforward": 8, "rank": 2, "epochs": 1}

@@ -59,7 +59,7 @@ def loss_of(layer, x, ignore, g):
     return out, ksvd, (out.sin() * g).sum() + 0.7 * ksvd
 
 
-for kind, padded in [*itertools.product(KINDS, [True]), *itertools.product(KINDS[::4], [False])]:
+for kind, padded in [*itertools.product(KINDS, [True]), *itertools.product(KINDS[5:6], [False])]:
     batch, length = 4, 22
     x, g = draw(batch, length, 8), draw(batch, length, 8, seed=2)
     # holes, padding at the end, a sample with nothing in the last part, one with nothing at all
@@ -94,7 +94,7 @@ for kind, padded in [*itertools.product(KINDS, [True]), *itertools.product(KINDS
     assert_close(inference, out, **EXACT)
 
 # what travels does not depend on the length
-for kind in KINDS:
+for kind in KINDS[::3]:
     sent = []
     for length in (30, 90):
         layer = make(kind)

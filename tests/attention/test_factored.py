@@ -252,6 +252,7 @@ FACTORED = ["linear", "flow", "cosformer", "performer"]
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in FACTORED[1:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["linear", *SLOW])
 def test_one_graph_serves_every_batch_and_length(name):
     torch.manual_seed(0)

@@ -601,6 +601,7 @@ def test_compiled_stream():
             assert_close(out, layer(x[:, : t + 1])[0][:, -1], **EXACT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("causal", "padded"), [(False, True), (True, False)])
 def test_export_with_any_batch_and_length(causal, padded):
     layer, x = make(causal=causal), sequences()

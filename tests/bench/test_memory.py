@@ -115,6 +115,7 @@ def test_what_a_step_prints_is_no_answer(meter):
     assert meter.peak("printing").seconds > 0
 
 
+@pytest.mark.slow
 def test_the_matrix_of_softmax_is_seen(meter):
     """Forward, N = 2048, 2 heads, float32: the matrix alone has 32 MB; twice the length, 4 times
     the memory. The fused one does not form it."""

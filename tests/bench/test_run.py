@@ -73,6 +73,7 @@ def status(results):
     return {key: cell.status for key, cell in results.cells.items()}
 
 
+@pytest.mark.slow
 def test_a_real_run(tmp_path):
     class Notes(Watch):
         cells, shares = [], []

@@ -4,9 +4,12 @@ import runpy
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "agents.py"
 
 
+@pytest.mark.slow
 def test_short_contexts(monkeypatch, capsys):
     words = ["--contexts", "1", "10", "--repeats", "1"]
     monkeypatch.setattr(sys, "argv", [str(SCRIPT), *words])

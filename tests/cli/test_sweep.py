@@ -101,6 +101,7 @@ def test_workers(primal, tmp_path):
     assert sum(point["finished"] for point in json.loads(done.out)["points"]) == 3
 
 
+@pytest.mark.slow
 def test_a_sweep_of_runs_that_learn_to_act(primal, tmp_path):
     pytest.importorskip("mujoco")
     h5py = pytest.importorskip("h5py")

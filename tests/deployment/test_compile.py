@@ -66,6 +66,7 @@ def check_one_graph(model, batch):
     assert counter.frame_count == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["data", "causal tied"])
 def test_one_graph_serves_every_size(name, make_model, batch):
     check_one_graph(make_model(name), batch)
@@ -76,6 +77,7 @@ def test_one_graph_serves_every_size_of_every_kind(kind, make_model, batch):
     check_one_graph(make_model(kind), batch)
 
 
+@pytest.mark.slow
 def test_cross_attention(make_model, batch):
     for name in ("data", "tied"):
         layer = make_model(name).layer

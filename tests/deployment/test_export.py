@@ -45,6 +45,7 @@ def test_export_from_any_example(kind, masked, example, make_model, batch, sizes
     check(make_model(kind), example, masked, batch, sizes)
 
 
+@pytest.mark.slow
 def test_a_saved_program_runs_without_the_layer(make_model, batch, sizes):
     model = make_model("data")
     buffer = io.BytesIO()

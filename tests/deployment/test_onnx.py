@@ -47,10 +47,6 @@ pytestmark = [
 ]
 
 
-def test_onnx_with_padding(make_model, batch, sizes):
-    check(make_model("data"), True, batch, sizes)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("masked", [False, True], ids=["", "mask"])
 def test_onnx_of_every_kind(kind, masked, make_model, batch, sizes):

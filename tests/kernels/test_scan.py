@@ -119,6 +119,7 @@ def test_narrow_inputs_are_summed_in_float32():
     assert after.values.item() == 600  # bfloat16 stops at 256
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 def test_compiled(weighted):
     torch._dynamo.reset()

@@ -395,6 +395,7 @@ def test_figure_1_says_what_failed(tmp_path):
     assert all(line.unfinished for line in nothing)
 
 
+@pytest.mark.slow
 def test_figure_1_from_quick_runs(tmp_path):
     lines = fill("figure1", tmp_path, quick=True, seeds=[0])
     here = [line for line in lines if line.row.startswith("JapaneseVowels")]

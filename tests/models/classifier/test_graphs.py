@@ -25,6 +25,7 @@ def gradients(forward, model, *args):
     return [p.grad.clone() for p in model.parameters()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", SLOW_MEAN)
 def test_compiled_training(head, make_model, make_batch):
     model = make_model(head=head, dropout=0.0, attention=("primal",))

@@ -62,6 +62,7 @@ def test_training_step_with_documents_of_two_shapes(make_encoder, step, held, ra
     check_training(make_encoder(kind, depth=1), "eager", step, held, randn)
 
 
+@pytest.mark.slow
 def test_training_step_through_aot_autograd(make_encoder, step, held, randn):
     kind = {"weights": "data", "anchors": 4}
     check_training(make_encoder(kind, depth=1), "aot_eager", step, held, randn, other=(2, 5, 8))
@@ -159,6 +160,7 @@ def test_a_model_made_on_the_meta_device(make_layer, by_hand, randn):
         pa.ksvd_loss(layer)
 
 
+@pytest.mark.slow
 def test_one_layer_called_twice_in_one_graph(make_layer, by_hand, randn):
     layer, x = make_layer({"weights": "tied"}), randn(1, 5, 8)
 

@@ -27,11 +27,10 @@ from primal_attention.train.estimator import (
 
 SMALL = {
     "width": 8, "heads": 1, "feedforward": 8, "layers": 1, "lr": 0.06, "batch_size": 32,
-    "steps": 10, "epochs": 1, "groups": 2, "random_state": 0,
+    "steps": 10, "epochs": 1, "networks": 1, "groups": 2, "random_state": 0,
 }  # fmt: skip
 QUICK = [
     PrimalFormerClassifier(ensemble="net", folds=0, **SMALL | {"steps": 15}),
-    PrimalFormerRegressor(ensemble="fast", **SMALL),
     PrimalRocketClassifier(groups=4, random_state=0),
 ]
 TINY = {"width": 8, "heads": 1, "feedforward": 8, "random_state": 0}
@@ -45,10 +44,11 @@ SETS = [
     SparseKernelRegressor(**FEW | {"steps": 300}),
     Reranker(**TINY, steps=5, anchors=4, list_size=8),
 ]
-# the frozen bank, which `fast` above is too, and the ensembles as a whole
+# the frozen bank for values, in its other guise, and the ensembles as a whole
 SLOW = [
     PrimalRocketRegressor(groups=4, random_state=0),
     PrimalFormerClassifier(ensemble="fast", **SMALL),
+    PrimalFormerRegressor(ensemble="fast", **SMALL),
     *(
         kind(ensemble=ensemble, **SMALL | {"steps": steps})
         for kind in (PrimalFormerClassifier, PrimalFormerRegressor)

@@ -28,7 +28,7 @@ from .series import archive, cut, waves
 
 SMALL = {
     "ensemble": "net", "width": 16, "heads": 2, "feedforward": 16, "rank": 4, "steps": 6,
-    "epochs": 1, "folds": 0, "groups": 2, "random_state": 0,
+    "epochs": 1, "networks": 1, "folds": 0, "groups": 2, "random_state": 0,
 }  # fmt: skip
 
 
@@ -95,7 +95,9 @@ def test_a_part_of_japanese_vowels_is_learned():
     (X, y), (X_test, y_test) = archive("JapaneseVowels")
     speakers = ["1", "2", "3"]
     mine, tested = np.isin(y, speakers), np.isin(y_test, speakers)
-    classifier = PrimalFormerClassifier(ensemble="net", folds=0, steps=60, random_state=0)
+    classifier = PrimalFormerClassifier(
+        ensemble="net", networks=1, folds=0, steps=60, random_state=0
+    )
     classifier.fit([X[i] for i in np.flatnonzero(mine)], y[mine])
     assert classifier.score([X_test[i] for i in np.flatnonzero(tested)], y_test[tested]) > 0.9
 

@@ -10,7 +10,7 @@ from primal_attention.train.estimator import PrimalFormerClassifier, PrimalForme
 
 SMALL = {
     "ensemble": "net", "width": 8, "heads": 2, "feedforward": 8, "rank": 4, "steps": 3,
-    "epochs": 1, "folds": 0, "random_state": 0, "uncertainty": "readout",
+    "epochs": 1, "networks": 1, "folds": 0, "random_state": 0, "uncertainty": "readout",
 }  # fmt: skip
 RNG = np.random.default_rng(0)
 X = [RNG.standard_normal((2, n)) for n in (5, 8, 7, 3, 6, 4)]

@@ -34,7 +34,7 @@ def test_a_frequency_is_learned(kind, steps):
 
 def test_early_stopping():
     regressor = PrimalFormerRegressor(
-        ensemble="net", folds=0, steps=8, early_stopping=True, patience=1, **SMALL
+        ensemble="net", networks=1, folds=0, steps=8, early_stopping=True, patience=1, **SMALL
     )
     regressor.fit(*sines(20))
     assert {entry["split"] for entry in regressor.history_} == {"validation"}

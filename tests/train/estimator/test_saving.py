@@ -19,7 +19,7 @@ from primal_attention.train.estimator.folder import write_folder
 
 SMALL = {
     "ensemble": "net", "width": 8, "heads": 2, "feedforward": 8, "rank": 4, "steps": 2,
-    "epochs": 1, "folds": 0, "groups": 2, "random_state": 0,
+    "epochs": 1, "networks": 1, "folds": 0, "groups": 2, "random_state": 0,
 }  # fmt: skip
 RNG = np.random.default_rng(0)
 X = [RNG.standard_normal((2, n)) for n in (5, 8, 7, 3, 6, 4)]
@@ -71,7 +71,7 @@ def test_what_was_fitted_is_saved_whatever_was_set_since(classifier, changes, tm
 
 
 @pytest.mark.parametrize("kind", [PrimalFormerClassifier, PrimalFormerRegressor])
-@pytest.mark.parametrize("ensemble", ["fast", "net", "best"])
+@pytest.mark.parametrize("ensemble", ["fast", pytest.param("net", marks=pytest.mark.slow), "best"])
 def test_whole_ensembles(kind, ensemble, tmp_path):
     series, y = X * 2, np.arange(12) % 2
     scale = {"normalise": "asinh"} if ensemble == "best" else {}
@@ -119,17 +119,20 @@ def test_a_folder_of_an_earlier_version(has_run, tmp_path):
     np.testing.assert_array_equal(once_more.predict_proba(X), again.predict_proba(X))
 
 
-def test_a_folder_that_mixes_probabilities(tmp_path):
-    """Version 2: share * nets + (1 - share) * frozen, both of them probabilities."""
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_folder_in_which_networks_of_folds_have_a_say(version, tmp_path):
+    """Half of it. In version 2 probabilities were mixed, share * nets + (1 - share) * frozen."""
     series, y = X * 2, np.arange(12) % 2
-    first = PrimalFormerClassifier(**SMALL | {"ensemble": "best", "folds": 2}).fit(series, y)
+    several = {"ensemble": "best", "networks": 3, "folds": 2}
+    first = PrimalFormerClassifier(**SMALL | several).fit(series, y)
     first.save(tmp_path / "saved")
     config = tmp_path / "saved" / "config.json"
     content = json.loads(config.read_text())
-    del content["factors"], content["parameters"]["folds"]
-    content |= {
-        "format": "primal_attention.PrimalFormerClassifier/2", "temperature": 2.0, "share": 0.3,
-    }  # fmt: skip
+    del content["halves"], content["parameters"]["networks"]
+    content |= {"format": f"primal_attention.PrimalFormerClassifier/{version}", "temperature": 2.0}
+    if version == 2:
+        del content["factors"], content["parameters"]["folds"]
+        content["share"] = 0.3
     config.write_text(json.dumps(content))
     again, parts = PrimalFormerClassifier.load(tmp_path / "saved"), []
     for chosen in (
@@ -140,8 +143,15 @@ def test_a_folder_that_mixes_probabilities(tmp_path):
         changes = {"temperature": 2.0, "share": None, **chosen}
         one.ensemble_ = dataclasses.replace(again.ensemble_, **changes)
         parts.append(one.predict_proba(series))
+    a, b = again.ensemble_.factors
+    if version == 3:
+        parts = [np.log(part) for part in parts]  # outputs, up to a constant for each case
     full, *folds, frozen = parts
-    expected = 0.3 * (0.5 * full + 0.5 * np.mean(folds, 0)) + 0.7 * frozen
+    expected = a * (0.5 * full + 0.5 * np.mean(folds, 0)) + b * frozen
+    if version == 3:
+        expected = np.exp(expected) / np.exp(expected).sum(1, keepdims=True)
+    else:
+        assert (a, b) == (0.3, 0.7)
     np.testing.assert_allclose(again.predict_proba(series), expected, rtol=1e-10)
     again.save(tmp_path / "new")
     once_more = PrimalFormerClassifier.load(tmp_path / "new")

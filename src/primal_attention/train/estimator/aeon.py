@@ -31,8 +31,8 @@ TAGS = {
     "capability:missing_values": True,
 }
 SMALL_NET = {
-    "ensemble": "net", "folds": 0, "width": 8, "heads": 2, "feedforward": 8, "steps": 2,
-    "epochs": 1,
+    "ensemble": "net", "networks": 1, "folds": 0, "width": 8, "heads": 2, "feedforward": 8,
+    "steps": 2, "epochs": 1,
 }  # fmt: skip
 SMALL_BANK = {"groups": 2}
 

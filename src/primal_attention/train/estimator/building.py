@@ -32,7 +32,7 @@ SHORTEST = 50  # steps; a network of fewer is not worth its place
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """A fitted ensemble; `history` and `steps` are those of the network on all cases, `held_out`
+    """A fitted ensemble; `history` and `steps` are those of the first network, `held_out`
     are answers (N, c) to cases by what did not see them, None where there are none."""
 
     ensemble: Ensemble
@@ -63,10 +63,11 @@ def build(settings: Settings, cases: SeriesSet, problem: Problem) -> Built:
             return alone
     fitted = _train_all(trainings, settings)
     nets = tuple(f.model for f in fitted)
-    whole = dataclasses.replace(bare, nets=nets, factors=(1.0, 0.0))
+    whole = dataclasses.replace(bare, nets=nets[: settings.networks], factors=(1.0, 0.0))
     held_out = None
     if left_out:
-        said = _of_folds(trainings[1:], nets[1:], settings.device)
+        lacking = slice(settings.networks, None)
+        said = _of_folds(trainings[lacking], nets[lacking], settings.device)
         whole, held_out = _mixed(whole, problem, said, unseen)
     return Built(whole, fitted[0].history, fitted[0].steps, held_out)
 
@@ -87,7 +88,7 @@ def _left_out(settings: Settings, problem: Problem) -> list[Integers]:
         return []
     if cases >= FEWEST * number:
         return folds(problem, number, settings.config.seed)
-    alone = "the frozen bank answers" if settings.ensemble == "best" else "one network answers"
+    alone = "the frozen bank answers" if settings.ensemble == "best" else "networks answer"
     warnings.warn(
         f"X has {cases} cases, too few to hold out folds of them: {alone} alone; expected at "
         f"least {FEWEST * number} for {number} folds",
@@ -155,9 +156,10 @@ def _frozen(
 def _trainings(
     settings: Settings, scaled: SeriesSet, problem: Problem, left_out: list[Integers]
 ) -> list[Training]:
-    """That on all cases, then those without a fold."""
+    """Those on all cases, then those without a fold."""
     every = np.arange(len(scaled))
-    parts = [every, *(np.setdiff1d(every, fold) for fold in left_out)]
+    parts = [every] * settings.networks
+    parts += [np.setdiff1d(every, fold) for fold in left_out]
     seeds = np.random.SeedSequence(settings.config.seed).generate_state(len(parts)).tolist()
     return [
         Training(

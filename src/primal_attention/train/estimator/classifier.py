@@ -70,8 +70,9 @@ class PrimalFormerClassifier(ClassifierMixin, FormerEstimator):  # type: ignore[
     optimizer, lr, weight_decay, batch_size, clip : "adamw", "adam" or "radam"; `clip` bounds the
         norm of the gradient, None does not.
     steps, epochs : a network is trained for so many steps at least, and so many passes.
-    folds : how many networks leave a fold of the cases out. 0, with ensemble="net" only, is one
-        network on all cases, quick and not calibrated.
+    networks : how many are trained on all cases; their outputs are averaged.
+    folds : how many more leave a fold of the cases out, to choose the temperature and the mixture.
+        0, with ensemble="net" only, is quicker and not calibrated.
     early_stopping : hold out `validation_fraction` of every class, end after `patience` passes
         without a better one, and keep the weights of the best: the highest accuracy, among equals
         the lowest loss. If no class has two cases, or with False, the last weights are kept.

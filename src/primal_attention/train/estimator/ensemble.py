@@ -1,10 +1,10 @@
 """Networks and the frozen bank together, weighed by what they say of cases that they did not see.
 
-    outputs = a nets + b frozen,    nets = temperature (full + mean of folds) / 2
+    outputs = a nets + b frozen,    nets = temperature * mean of networks on all cases
 
-where `full` are the outputs of a network on all cases, and each of the others leaves a fold out.
-Probabilities are the softmax of the outputs: a class that one of both excludes is excluded. The
-temperature is chosen on the folds for the networks alone, then a and b for both.
+Probabilities are the softmax of the outputs: a class that one of both excludes is excluded. Further
+networks, which leave a fold out, are there for the choice of the temperature, and then of a and b;
+what learned from fewer cases has no say in the answers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DRAWS = 16  # of a readout that is a Gaussian
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """What a fit leaves; `nets` begin with that on all cases."""
+    """What a fit leaves."""
 
     config: RunConfig
     channels: int
@@ -38,7 +38,10 @@ class Ensemble:
     frozen: RocketModel | None
     factors: tuple[float, float]  # a, b
     temperature: float = 1.0
-    share: float | None = None  # of the networks, where answers are mixed: an earlier format
+    # earlier formats: the share of the networks, where answers are mixed; whether the first network
+    # has half of the say, and those that lack a fold the other half
+    share: float | None = None
+    halves: bool = False
 
     def answers(
         self, series: Sequence[Floats], answer: Callable[[Tensor], Tensor], device: str
@@ -58,9 +61,15 @@ class Ensemble:
     def _joined(self, parts: list[list[Tensor]], answer: Callable[[Tensor], Tensor]) -> Tensor:
         """The answers of outputs of networks, which are one or several, and of the bank."""
         if self.share is None:
-            return answer(_sum(self.factors, [averaged(part) for part in parts]))
+            return answer(_sum(self.factors, [self._averaged(part) for part in parts]))
         shares = (self.share, 1.0 - self.share)
-        return _sum(shares, [averaged([answer(one) for one in part]) for part in parts])
+        return _sum(shares, [self._averaged([answer(one) for one in part]) for part in parts])
+
+    def _averaged(self, said: Sequence[Tensor]) -> Tensor:
+        full, *folds = said
+        if self.halves and folds:
+            return 0.5 * full + 0.5 * torch.stack(folds).mean(0)
+        return torch.stack(tuple(said)).mean(0)
 
     def _outputs(self, net: Network, data: SeriesData) -> list[Tensor]:
         """Of one network; where its readout is a Gaussian, DRAWS of it."""
@@ -73,7 +82,7 @@ class Ensemble:
         return found
 
     def embeddings(self, series: Sequence[Floats], device: str) -> Tensor:
-        """Of the network on all cases, (cases, width), or without one the features of the bank."""
+        """Of the first network, (cases, width), or without one the features of the bank."""
         drawn = self._drawn(series)
         if self.nets:
             return embeddings(in_place(self.nets[0], device), self._data(drawn))
@@ -95,12 +104,6 @@ class Ensemble:
 def _sum(weights: tuple[float, float], parts: list[Tensor]) -> Tensor:
     """Of networks and bank, or the one that is there."""
     return weights[0] * parts[0] + weights[1] * parts[1] if len(parts) == 2 else parts[0]
-
-
-def averaged(said: Sequence[Tensor]) -> Tensor:
-    """Half the first, half the mean of the others."""
-    full, *folds = said
-    return full if not folds else 0.5 * full + 0.5 * torch.stack(folds).mean(0)
 
 
 def unlabelled(series: list[Floats]) -> SeriesSet:

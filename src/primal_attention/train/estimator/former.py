@@ -57,6 +57,7 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
         batch_size: int = 16,
         steps: int = 400,
         epochs: int = 6,
+        networks: int = 2,
         folds: int = 3,
         clip: float | None = 4.0,
         uncertainty: str = "none",
@@ -91,6 +92,7 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
         self.batch_size = batch_size
         self.steps = steps
         self.epochs = epochs
+        self.networks = networks
         self.folds = folds
         self.clip = clip
         self.uncertainty = uncertainty
@@ -131,7 +133,7 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
 
     @property
     def model_(self) -> Network | None:
-        """The network that was trained on all cases, on the CPU; None with ensemble="fast"."""
+        """The first of the networks, on the CPU; None with ensemble="fast"."""
         return self.ensemble_.nets[0] if self.ensemble_.nets else None
 
     @property

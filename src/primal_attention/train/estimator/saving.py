@@ -53,8 +53,8 @@ def load(kind: type[Estimator], path: str | os.PathLike[str]) -> Estimator:
 def _formats(kind: type[FormerEstimator]) -> list[str]:
     """The newest first."""
     if hasattr(kind, "_restored"):
-        return [f"primal_attention.PrimalFormerRegressor/{version}" for version in (2, 1)]
-    return [f"primal_attention.PrimalFormerClassifier/{version}" for version in (3, 2, 1)]
+        return [f"primal_attention.PrimalFormerRegressor/{version}" for version in (3, 2, 1)]
+    return [f"primal_attention.PrimalFormerClassifier/{version}" for version in (4, 3, 2, 1)]
 
 
 def _content(estimator: FormerEstimator) -> dict[str, Any]:
@@ -81,6 +81,7 @@ def _content(estimator: FormerEstimator) -> dict[str, Any]:
         "temperature": fitted.temperature,
         "factors": list(fitted.factors),
         "share": fitted.share,
+        "halves": fitted.halves,
         **columns_to_json(estimator),
         "grid": None if (grid := getattr(estimator, "grid_", None)) is None else grid.step,
         "history": estimator.history_,
@@ -109,6 +110,7 @@ def _restore(kind: type[Estimator], content: dict[str, Any], weights: bytes) -> 
         content, stored = _from_version_1(content), _under("net.0.", stored)
     if "factors" not in content:  # version 2 mixed probabilities
         content["factors"] = [content["share"], 1.0 - content["share"]]
+    content.setdefault("halves", True)  # the versions before the newest
     parameters = content["parameters"]
     if isinstance(parameters["attention"], list):
         parameters["attention"] = tuple(parameters["attention"])
@@ -136,6 +138,7 @@ def _restore(kind: type[Estimator], content: dict[str, Any], weights: bytes) -> 
         tuple(content["factors"]),
         content["temperature"],
         content["share"],
+        content["halves"],
     )
     left_out = LEFT_OUT[classes is None]
     setattr(estimator, left_out, stored[left_out].numpy() if left_out in stored else None)
@@ -151,7 +154,8 @@ def _restore(kind: type[Estimator], content: dict[str, Any], weights: bytes) -> 
 
 def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
     """One Transformer, trained with early stopping."""
-    before = {"ensemble": "net", "feature_map": "cosine", "early_stopping": True, "folds": 0}
+    before = {"ensemble": "net", "feature_map": "cosine", "early_stopping": True}
+    before |= {"networks": 1, "folds": 0}
     alone: dict[str, Any] = {
         "squash": None,
         "frozen": None,

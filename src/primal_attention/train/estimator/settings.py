@@ -33,6 +33,7 @@ class Settings:
     rocket: RocketSettings
     normalise: str
     steps: int
+    networks: int
     folds: int
     patience: int | None  # None: no early stopping
     minutes: float | None
@@ -51,12 +52,13 @@ class Settings:
             raise ValueError(
                 f"early_stopping is {given['early_stopping']!r}; expected True or False"
             )
-        for name, least in (("patience", 1), ("steps", 1), ("groups", 1), ("folds", 0)):
-            check_integer(name, given[name], least)
+        for name in ("patience", "steps", "groups", "networks"):
+            check_integer(name, given[name], 1)
+        check_integer("folds", given["folds"], 0)
         if given["folds"] == 1 or (given["folds"] == 0 and given["ensemble"] == "best"):
             raise ValueError(
-                f"folds is {given['folds']}; expected at least 2, or with ensemble='net' 0 for one "
-                "network that is not calibrated"
+                f"folds is {given['folds']}; expected at least 2, or with ensemble='net' 0 for "
+                "networks that are not calibrated"
             )
         verbose, minutes = given["verbose"], given["max_minutes"]
         check_integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0)
@@ -68,6 +70,7 @@ class Settings:
             RocketSettings(groups=given["groups"], seed=config.seed, threads=1),
             given["normalise"],
             given["steps"],
+            given["networks"],
             given["folds"],
             given["patience"] if given["early_stopping"] else None,
             minutes,
