@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-WORKERS = 3
 SCRIPT = """
 import itertools, os, sys
 import torch
@@ -130,15 +129,16 @@ os.write(1, f"equal {rank}\\n".encode())  # one call: lines of several workers s
 """
 
 
-def test_workers_together_are_one_process(tmp_path):
+@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_workers_together_are_one_process(workers, tmp_path):
     script = tmp_path / "workers.py"
     script.write_text(SCRIPT)
     done = subprocess.run(
-        [sys.executable, script, str(WORKERS), tmp_path / "store"],
+        [sys.executable, script, str(workers), tmp_path / "store"],
         capture_output=True, text=True, timeout=250,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    assert sorted(done.stdout.split("\n")) == ["", *(f"equal {rank}" for rank in range(WORKERS))]
+    assert sorted(done.stdout.split("\n")) == ["", *(f"equal {rank}" for rank in range(workers))]
 
 
 @pytest.mark.slow

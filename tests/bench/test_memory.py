@@ -102,15 +102,6 @@ def test_a_crash_ends_only_its_own_process(meter):
     assert meter.peak("allocating", 30).megabytes == pytest.approx(30, abs=3)
 
 
-def test_a_server_that_is_killed_is_replaced(meter):
-    with pytest.raises(NotMeasured) as error:
-        meter.peak("whoami")
-    os.kill(int(str(error.value).rpartition(" ")[2]), signal.SIGKILL)
-    with pytest.raises(NotMeasured, match="the process that measures memory ended with -9"):
-        meter.peak("allocating", 30)
-    assert meter.peak("allocating", 30).megabytes == pytest.approx(30, abs=3)
-
-
 def test_what_a_step_prints_is_no_answer(meter):
     assert meter.peak("printing").seconds > 0
 
@@ -129,3 +120,12 @@ def test_the_matrix_of_softmax_is_seen(meter):
     assert 32 <= long < 80
     assert 3 < long / short < 5
     assert peak("softmax", 2048) < 16
+
+
+def test_a_server_that_is_killed_is_replaced(meter):
+    with pytest.raises(NotMeasured) as error:
+        meter.peak("whoami")
+    os.kill(int(str(error.value).rpartition(" ")[2]), signal.SIGKILL)
+    with pytest.raises(NotMeasured, match="the process that measures memory ended with -9"):
+        meter.peak("allocating", 30)
+    assert meter.peak("allocating", 30).megabytes == pytest.approx(30, abs=3)

@@ -33,6 +33,7 @@ def test_within_a_class_the_way_is_the_cheapest(example):
         assert np.square(own - sent).sum() == pytest.approx(min(ways))
 
 
+@pytest.mark.slow
 def test_what_is_apart_is_told_apart(example):
     rng = np.random.default_rng(0)
     y = np.arange(90) % 3

@@ -46,6 +46,7 @@ def test_what_is_masked_is_a_patch_and_what_it_attends_to(example, attention):
     assert not torch.allclose(model(patches, words)[1], model(hidden, words)[1])
 
 
+@pytest.mark.slow
 def test_it_learns_and_says_what_flows(example, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["two_modalities.py", "--epochs", "1"])
     example.main()

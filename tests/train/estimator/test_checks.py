@@ -29,10 +29,9 @@ SMALL = {
     "width": 8, "heads": 1, "feedforward": 8, "layers": 1, "lr": 0.06, "batch_size": 32,
     "steps": 10, "epochs": 1, "networks": 1, "groups": 2, "random_state": 0,
 }  # fmt: skip
-QUICK = [
-    PrimalFormerClassifier(ensemble="net", folds=0, **SMALL | {"steps": 15}),
-    PrimalRocketClassifier(groups=4, random_state=0),
-]
+# what comes in is read by the same functions in all of them: one, whose fit takes no time, is quick
+QUICK = PrimalRocketClassifier(groups=4, random_state=0)
+ONE_NET = PrimalFormerClassifier(ensemble="net", folds=0, **SMALL | {"steps": 15})
 TINY = {"width": 8, "heads": 1, "feedforward": 8, "random_state": 0}
 TABLE = TINY | {"layers": 1, "frequencies": 2, "lr": 0.02, "steps": 60, "epochs": 0}
 FEW = {"n_preimages": 4, "steps": 60, "restarts": 1, "random_state": 0}
@@ -46,6 +45,7 @@ SETS = [
 ]
 # the frozen bank for values, in its other guise, and the ensembles as a whole
 SLOW = [
+    ONE_NET,
     PrimalRocketRegressor(groups=4, random_state=0),
     PrimalFormerClassifier(ensemble="fast", **SMALL),
     PrimalFormerRegressor(ensemble="fast", **SMALL),
@@ -56,24 +56,10 @@ SLOW = [
     ),
     *SETS,
 ]
-# What comes in is read by the same functions in all of them: see PrimalRocketClassifier, whose fit
-# takes no time.
-READING = {
-    "check_classifier_data_not_an_array",
-    "check_classifiers_classes",
-    "check_dtype_object",
-    "check_estimators_dtypes",
-    "check_f_contiguous_array_estimator",
-    "check_fit_score_takes_y",
-    "check_pipeline_consistency",
-    "check_positive_only_tag_during_fit",
-    "check_supervised_y_2d",
-    "check_transformer_data_not_an_array",
-}
 
 
 def checks():
-    for estimator in (*QUICK, *SLOW):
+    for estimator in (QUICK, *SLOW):
         kind = "rocket" if hasattr(estimator, "groups") else "sets"
         name = type(estimator).__name__ + "-" + getattr(estimator, "ensemble", kind)
         for _, check in estimator_checks_generator(estimator):
@@ -81,7 +67,6 @@ def checks():
             while isinstance(plain, partial):
                 plain, words = plain.func, plain.keywords | words
             slow = estimator in SLOW or "readonly_memmap" in words
-            slow |= name == "PrimalFormerClassifier-net" and plain.__name__ in READING
             title = "-".join([name, plain.__name__, *(f"{k}={v}" for k, v in words.items())])
             marks = pytest.mark.slow if slow else ()
             yield pytest.param(estimator, check, marks=marks, id=title)
@@ -92,8 +77,8 @@ def test_scikit_learn(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("estimator", SETS, ids=lambda one: type(one).__name__)
-def test_tables_bags_and_lists_quickly(estimator):
+@pytest.mark.parametrize("estimator", [ONE_NET, *SETS], ids=lambda one: type(one).__name__)
+def test_all_kinds_quickly(estimator):
     """Clone, pickle, a grid, and the same again from the same seed."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((30, 3)), np.arange(30) % 2
@@ -111,8 +96,18 @@ def test_tables_bags_and_lists_quickly(estimator):
         assert grid.best_params_["lr"] in (0.01, 0.02)
 
 
-@pytest.mark.parametrize("kind", [pytest.param("Former", marks=pytest.mark.slow), "Rocket"])
-@pytest.mark.parametrize("answer", ["Classifier", "Regressor"])
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        ("Rocket", "Regressor"),
+        *(
+            pytest.param(kind, answer, marks=pytest.mark.slow)
+            for kind, answer in (
+                ("Rocket", "Classifier"), ("Former", "Classifier"), ("Former", "Regressor"),
+            )
+        ),
+    ],
+)  # fmt: skip
 def test_aeon(kind, answer):
     pytest.importorskip("aeon")
     from aeon.testing.estimator_checking import check_estimator

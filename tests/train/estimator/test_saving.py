@@ -119,7 +119,7 @@ def test_a_folder_of_an_earlier_version(has_run, tmp_path):
     np.testing.assert_array_equal(once_more.predict_proba(X), again.predict_proba(X))
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_a_folder_in_which_networks_of_folds_have_a_say(version, tmp_path):
     """Half of it. In version 2 probabilities were mixed, share * nets + (1 - share) * frozen."""
     series, y = X * 2, np.arange(12) % 2
