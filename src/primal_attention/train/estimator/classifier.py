@@ -47,12 +47,11 @@ class PrimalFormerClassifier(ClassifierMixin, FormerEstimator):  # type: ignore[
 
     Parameters
     ----------
-    ensemble : "fast" is the frozen bank alone, as `PrimalRocketClassifier`: seconds. "net" is a
-        network on all cases and three that each leave a third out, with a temperature that is
-        chosen on the cases left out. "best", the default, is both: their outputs are added with
-        factors that make the cases left out most likely: a minute or two on two cores
-        (`n_jobs=2`) for a few hundred series. Below 12 cases "best" is "fast", and "net" is one
-        network.
+    ensemble : "fast" is the frozen bank alone, as `PrimalRocketClassifier`: seconds. "net" are
+        two networks on all cases, and three that each leave a third out and choose a temperature
+        on it. "best", the default, is both: their outputs are added with factors that make the
+        cases left out most likely: a minute or two on two cores (`n_jobs=2`) for a few hundred
+        series. Below 12 cases "best" is "fast", and "net" has no temperature.
     attention : the name of the attention in all layers, see `available_attentions()`; or a sequence
         with one name per layer, such as ("softmax", "primal"), and `layers` is not used.
     layers : how many layers.
