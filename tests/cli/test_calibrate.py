@@ -108,6 +108,7 @@ def test_events_with_their_gaps(primal, event_run, tmp_path):
     assert 'id="explain"' in page
 
 
+@pytest.mark.slow
 def test_a_language(primal, text_run):
     done = primal("calibrate", text_run, "--resamples", 20, "--quiet")
     assert done.code == 0, done.err

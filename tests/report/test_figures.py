@@ -52,6 +52,7 @@ def test_a_single_epoch_is_enough(tmp_path, write_run):
     png_size(curves(run, formats=("png",))[0])
 
 
+@pytest.mark.slow
 def test_epochs_of_a_number_of_steps_are_counted_in_steps(tmp_path, write_run):
     run = write_run(tmp_path / "run", epoch_steps=250)
     words = svg_words(curves(run, formats=("svg",))[0]).split()
@@ -89,6 +90,7 @@ def test_compare_names_every_run(tmp_path, write_run):
     assert "holdout protocol" in words
 
 
+@pytest.mark.slow
 def test_compare_takes_more_runs_than_colours(tmp_path, write_run):
     runs = {f"run {i}": write_run(tmp_path / f"{i}") for i in range(8)}
     assert "run 7" in svg_words(compare(runs, tmp_path / "all", formats=("svg",))[0])

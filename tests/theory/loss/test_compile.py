@@ -74,6 +74,7 @@ def test_training_step_of_every_kind(kind, backend, make_encoder, step, held, ra
     check_training(make_encoder(kind, depth=1), backend, step, held, randn)
 
 
+@pytest.mark.slow
 def test_the_loss_finds_the_layers_of_the_compiled_model(make_encoder, randn):
     model, x = make_encoder({"weights": "free"}, depth=1), randn(2, 5, 8)
     model(x)
@@ -123,6 +124,7 @@ def test_the_output_may_be_changed_in_place(backend, make_layer, gradients, rand
     assert_close(found[1], found[0], **CLOSE)
 
 
+@pytest.mark.slow
 def test_reading_twice_and_dropping_a_step(make_layer, by_hand, randn):
     layer, x, y = make_layer({"weights": "free"}), randn(1, 5, 8), randn(1, 5, 8)
     compiled = torch.compile(layer, backend="eager", fullgraph=True)
@@ -147,6 +149,7 @@ def test_a_dropped_loss_is_forgotten_at_the_next_forward(make_layer, held, randn
     assert held(layer) == 1
 
 
+@pytest.mark.slow
 def test_a_model_made_on_the_meta_device(make_layer, by_hand, randn):
     real, x = make_layer({"weights": "tied"}), randn(1, 5, 8)
     with torch.device("meta"):
@@ -176,6 +179,7 @@ def test_one_layer_called_twice_in_one_graph(make_layer, by_hand, randn):
     assert_close(pa.ksvd_loss(layer), expected, **CLOSE)
 
 
+@pytest.mark.slow
 def test_forwards_without_gradients(make_layer, by_hand, randn):
     layer, x = make_layer({"weights": "free"}), randn(1, 5, 8)
     compiled = torch.compile(layer, backend="eager", fullgraph=True)
@@ -243,6 +247,7 @@ def test_nothing_is_kept_after_backward(backend, make_layer, held, randn):
         assert reference() is None
 
 
+@pytest.mark.slow
 def test_layers_compiled_one_by_one_share_a_graph(make_encoder, step, randn):
     model, x = make_encoder({"weights": "free"}, depth=4), randn(2, 5, 8).requires_grad_()
     expected = step(model, model, x)
@@ -254,6 +259,7 @@ def test_layers_compiled_one_by_one_share_a_graph(make_encoder, step, randn):
     assert counter.frame_count == 1
 
 
+@pytest.mark.slow
 def test_two_compiled_models_do_not_interfere(make_encoder, step, randn):
     models = [make_encoder({"weights": "tied"}, depth=1) for _ in range(2)]
     x, y = randn(2, 5, 8), randn(2, 5, 8)
@@ -288,6 +294,7 @@ def test_with_checkpointing(compiled_inside, make_layer, step, held, randn):
         assert held(layer) == 0
 
 
+@pytest.mark.slow
 def test_dropout_trains_compiled(randn):
     torch.manual_seed(0)
     layer = pa.PrimalAttention(8, 2, rank=2, weights="free", dropout=0.3, dtype=torch.float64)

@@ -33,6 +33,7 @@ def parallel(tmp_path_factory):
     return [torch.load(folder / f"rank{rank}.pt", weights_only=False) for rank in range(2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "find_unused"),
     [(case, unused) for case in worker.cases() for unused in worker.UNUSED[case[0] == "tied"]],
