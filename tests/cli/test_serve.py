@@ -2,13 +2,13 @@
 
 import csv
 import json
-import os
-import shutil
 import subprocess
 import sys
 import urllib.request
 
 import pytest
+
+from ..browser import Browser, needs_browser, until
 
 pytest.importorskip("uvicorn")
 
@@ -50,32 +50,41 @@ def test_from_a_csv_file_to_a_served_model(served, sensors):
         assert one["probabilities"]["ok"] == pytest.approx(float(row["p(ok)"]), abs=1e-6)
 
 
-@pytest.mark.slow
-def test_the_page_in_a_real_browser(served, tmp_path):
-    """The form is sent by the page's own script, and its table appears."""
-    browser = shutil.which("chromium")
-    if browser is None:
-        pytest.skip("no chromium here")
-    with urllib.request.urlopen(served, timeout=120) as answer:
-        page = answer.read().decode()
-    # the page as it is served, which presses its own button
-    press = "<script>at('form').requestSubmit()</script></html>"
-    pressed = page.replace("</html>", press).replace('fetch("predict"', f'fetch("{served}/predict"')
-    (tmp_path / "page.html").write_text(pressed)
-    words = [
-        browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-web-security",
-        f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=20000", "--dump-dom",
-        (tmp_path / "page.html").as_uri(),
-    ]  # fmt: skip
-    done = subprocess.run(
-        words,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        env={**os.environ, "HOME": str(tmp_path)},
+def press(browser):
+    """What the page shows once its button was pressed, row by row."""
+    browser.run("document.getElementById('found').replaceChildren()")
+    browser.click("button")
+    until(lambda: browser.run("document.getElementById('found').childElementCount") == 1)
+    return browser.run(
+        "(found => found.rows ? [...found.rows].map(row => [...row.cells].map(c => c.innerText))"
+        " : [[found.innerText]])(document.getElementById('found').firstElementChild)"
     )
-    assert "how sure" in done.stdout, done.stderr[-2000:]
-    assert "<td>a</td>" in done.stdout
+
+
+@pytest.mark.slow
+@needs_browser
+def test_the_page_in_a_real_browser(served, sensors, tmp_path):
+    """The example on the page, one's own csv file and a mistake, each sent by the button."""
+    with urllib.request.urlopen(served, timeout=120):  # it has been loaded
+        browser = Browser(tmp_path / "profile")
+    try:
+        browser.open(served, width=390, scheme="dark")
+        assert browser.problems(own=served) == []
+        head, row = press(browser)
+        assert head == ["case", "class", "how sure"]
+        assert (row[0], row[1] in ("ok", "worn"), row[2][-2:]) == ("a", True, " %")
+        browser.run(f"document.getElementById('body').value = {json.dumps(sensors.read_text())}")
+        rows = press(browser)
+        with open("predictions.csv", newline="") as file:
+            expected = [[row["case"], row["prediction"]] for row in csv.DictReader(file)]
+        assert [row[:2] for row in rows[1:]] == expected
+        assert browser.problems(own=served) == []
+        browser.run("document.getElementById('body').value = 'machine,at\\n'")
+        ((said,),) = press(browser)
+        assert said.startswith("the body has no column 'vibration'")
+        assert browser.run("document.documentElement.scrollWidth") <= 390
+    finally:
+        browser.close()
 
 
 def test_wrong_words(primal, tmp_path, sensors):

@@ -19,10 +19,14 @@ def code(page: str, language: str = "python") -> list[str]:
     return re.findall(fence, read(page), flags=re.DOTALL | re.MULTILINE)
 
 
+def bare(page: str) -> str:
+    """A page without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", read(page), flags=re.DOTALL | re.MULTILINE)
+
+
 def prose(page: str) -> str:
-    """A page without its fenced blocks and without code between backticks."""
-    without = re.sub(r"^```.*?^```$", "", read(page), flags=re.DOTALL | re.MULTILINE)
-    return re.sub(r"`[^`\n]+`", "", without)
+    """That, without code between backticks too."""
+    return re.sub(r"`[^`\n]+`", "", bare(page))
 
 
 def commands(page: str) -> list[list[str]]:

@@ -29,6 +29,7 @@ NEEDS = {
     "Reranker": "sklearn",
     "SparseKernelClassifier": "sklearn",
     "RunConfig": "lightning_fabric",
+    "transformers": "transformers",
 }
 
 # what a block prints, where that is the point of it
@@ -55,6 +56,10 @@ def test_there_are_blocks():
     for page in pages.PAGES:  # no block in another spelling escapes
         known = sum(len(pages.code(page, kind)) for kind in ("python", "bash", "text", "json"))
         assert pages.read(page).count("```") == 2 * known, page
+        hidden = re.findall(
+            r"^ {4}.*\b(?:pa\.\w|import \w|class \w).*$", pages.bare(page), re.MULTILINE
+        )
+        assert [line for line in hidden if " -c " not in line] == [], page
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -90,6 +95,16 @@ def test_a_tutorial_runs_from_its_first_block_to_its_last(page):
 def test_commands_are_understood(page, parse):
     for words in pages.commands(page):
         parse(words)
+
+
+@pytest.mark.parametrize("page", pages.PAGES)
+def test_scripts_are_there_and_know_their_options(page):
+    for line in re.findall(r"python ((?:benchmarks|examples)/[^`#\n]+)", pages.read(page)):
+        script, *words = line.split()
+        text = (pages.ROOT / script).read_text(encoding="utf-8")
+        for word in words:
+            if word.startswith("--"):
+                assert f'"{word}"' in text, line
 
 
 def test_examples_in_the_help_are_understood(parse):

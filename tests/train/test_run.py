@@ -25,11 +25,28 @@ from primal_attention.train import (
     train,
     train_seeds,
 )
+from primal_attention.train.config import settings_for
 from primal_attention.train.session import asked_by_signals
 
 
 def status(run):
     return json.loads((run / "status.json").read_text())
+
+
+# -- what is told before there is one ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_wrong_test_set_of_ones_own_is_told_before_the_training(rows, sensors, people, tmp_path):
+    data, right = (people, ",yes\n") if rows else (sensors, ",worn\n")
+    test = tmp_path / "test.csv"
+    test.write_text(data.read_text().replace(right, ",perhaps\n"))
+    where = {"data": str(data), "test": str(test), "target": "out" if rows else "state"}
+    where |= {"id": "name"} if rows else {"id": "machine", "time": "at"}
+    config = settings_for("table/csv" if rows else "", **where)
+    with pytest.raises(DataError, match=r"test\.csv.*'perhaps'"):
+        train(config, root=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
 
 
 # -- what a run leaves -----------------------------------------------------------------------------

@@ -62,6 +62,23 @@ def test_a_failed_seed_is_recorded(config, tmp_path, monkeypatch):
     assert resume(tmp_path / "many").failed == {}  # tried again
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"config": {}, "see', "is not JSON"),
+        ("[]", "names no seeds"),
+        ('{"config": {}}', "names no seeds"),
+        ('{"config": {}, "seeds": ["1"]}', "names no seeds"),
+        ('{"seeds": [1]}', "has the settings None; expected a JSON object"),
+        ('{"config": {"rank": 2}, "seeds": [1]}', "is damaged"),
+    ],
+)
+def test_a_damaged_file_is_one_sentence(text, said, tmp_path):
+    (tmp_path / "seeds.json").write_text(text)
+    with pytest.raises(RunError, match=rf"seeds\.json {said}"):
+        resume(tmp_path)
+
+
 @pytest.mark.parametrize("seeds", [[], [1, 1], [0, -1]])
 def test_bad_seeds(seeds, config, tmp_path):
     with pytest.raises(ValueError, match=r"seeds? is"):

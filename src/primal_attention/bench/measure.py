@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
@@ -75,11 +76,12 @@ def ratio(seconds: Sequence[float], unit: Sequence[float]) -> float:
 def peak_above_start(step: Callable[[], object]) -> float:
     """Megabytes that a step needs at its peak on top of what was resident before it; those of the
     accelerator, if this process has something there."""
-    if torch.accelerator.is_available() and torch.accelerator.memory_allocated() > 0:
-        torch.accelerator.reset_peak_memory_stats()
-        held = torch.accelerator.memory_allocated()
+    device = _memory_of_accelerator() if torch.accelerator.is_available() else None
+    if device is not None and device.memory_allocated() > 0:
+        device.reset_peak_memory_stats()
+        held = device.memory_allocated()
         step()
-        return (torch.accelerator.max_memory_allocated() - held) / 2**20
+        return float(device.max_memory_allocated() - held) / 2**20
     with suppress(OSError, AttributeError):  # another C library: nothing to give back
         ctypes.CDLL("libc.so.6").malloc_trim(0)
     if not STATUS.exists():  # not Linux: the high-water mark cannot be reset
@@ -93,6 +95,12 @@ def peak_above_start(step: Callable[[], object]) -> float:
     return (status_kilobytes("VmHWM") - before) / 1024
 
 
+def _memory_of_accelerator() -> ModuleType:
+    """Where torch counts it: in `torch.accelerator`, before 2.9 in `torch.cuda` and its like."""
+    new = hasattr(torch.accelerator, "memory_allocated")
+    return torch.accelerator if new else torch.get_device_module()
+
+
 def status_kilobytes(field: str) -> int:
     """A figure of this process as Linux keeps it, such as VmRSS."""
     line = next(x for x in STATUS.read_text().splitlines() if x.startswith(field))
@@ -103,7 +111,8 @@ def free_megabytes(device: str = "cpu") -> float:
     """Memory that a new process may fill: the device's, or what a container leaves of the
     machine's. Infinite where the system does not say."""
     if device != "cpu":
-        return torch.accelerator.get_memory_info(device)[0] / 2**20
+        ask = getattr(torch.accelerator, "get_memory_info", None)  # since 2.10
+        return float((ask or torch.get_device_module(device).mem_get_info)(device)[0]) / 2**20
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = int(next(x for x in lines if x.startswith("MemAvailable")).split()[1]) / 1024

@@ -36,6 +36,7 @@ def serve(
     with usage():
         limits = Limits(max_megabytes, max_seconds, max_cases)
     bound = listen(host, port)
-    where = f"http://{host}:{bound.getsockname()[1]}"
+    named = f"[{host}]" if ":" in host else host  # so that its colons are not those of a port
+    where = f"http://{named}:{bound.getsockname()[1]}"
     typer.echo(f"{run} at {where} (Ctrl-C ends it)", err=True)
     run_server(run, bound, limits=limits, log=log)

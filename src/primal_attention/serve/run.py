@@ -53,8 +53,9 @@ class Impatient(H11Protocol):
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that is bound; port 0 is any free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        bound = socket.create_server((host, port), backlog=256)
+        bound = socket.create_server((host, port), family=family, backlog=256)
         # connections inherit it; without it an answer waits 40 ms for the client's acknowledgement
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return bound

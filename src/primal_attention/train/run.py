@@ -27,7 +27,7 @@ def begin(
     observer: Observer | None,
 ) -> RunResult:
     """Make the folder of a run and train. The settings are valid."""
-    objective = load(config)  # first: without data there is no run
+    objective = load_whole(config)  # first: without data there is no run
     run = None
     if fabric.is_global_zero:
         documents = {"config.json": config.to_dict(), "environment.json": environment()}
@@ -55,12 +55,18 @@ def read_config(run: Path) -> EngineConfig:
     """The settings of a run folder, valid ones."""
     if not (run / "config.json").is_file():
         raise RunError(f"{run} is not a run folder: it has no config.json")
-    stored = read_object(run / "config.json")
+    return valid_config(read_object(run / "config.json"), run / "config.json")
+
+
+def valid_config(stored: Any, file: Path) -> EngineConfig:
+    """The settings that a file holds, valid ones."""
+    if not isinstance(stored, dict):
+        raise RunError(f"{file} has the settings {stored!r}; expected a JSON object")
     try:
         config = config_of(stored)
         config.validate()
     except (TypeError, AttributeError) as error:
-        raise RunError(f"{run / 'config.json'} is damaged: {error}") from error
+        raise RunError(f"{file} is damaged: {error}") from error
     return config
 
 
@@ -86,6 +92,17 @@ def load(config: EngineConfig) -> Objective[Any, Any]:
 
     task = get_task(config.task).bound(config)
     return task.objective.load(task, config)
+
+
+def load_whole(config: EngineConfig) -> Objective[Any, Any]:
+    """As `load`. The test set of one's own data is read too, and forgotten: what is wrong with it
+    is told before the training, not after."""
+    from ..tasks import get_task
+
+    objective = load(config)
+    if getattr(config, "data", None) or get_task(config.task).any_data:
+        objective.test()
+    return objective
 
 
 def _work(

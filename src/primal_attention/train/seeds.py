@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runs.errors import NotFiniteError, RunError
-from ..runs.files import explained, read_json, write_json
+from ..runs.files import explained, read_json, read_object, write_json
 from ..runs.folder import create_folder, locked
 from ..runs.statistics import mean_interval
 from ..tasks.objective import Command, RunResult
-from .config import EngineConfig, config_of
+from .config import EngineConfig
 from .events import Observer
-from .run import begin, go_on, load
+from .run import begin, go_on, load_whole, valid_config
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -89,7 +89,7 @@ def begin_seeds(
     """Make the folder and train one seed after the other. The settings are valid."""
     folder = None
     if fabric.is_global_zero:
-        load(dataclasses.replace(config, seed=seeds[0]))  # without data there is no folder
+        load_whole(dataclasses.replace(config, seed=seeds[0]))  # without data there is no folder
         document = {"config": config.to_dict(), "seeds": list(seeds)}
         folder = create_folder(root, name, f"{config.stem()}-seeds", {SEEDS_FILE: document})
     told: dict[str, Any] = fabric.broadcast({"folder": str(folder)})
@@ -128,5 +128,14 @@ def go_on_seeds(fabric: Fabric, folder: Path, *, observer: Observer | None) -> S
 
 def read_seeds(folder: Path) -> tuple[EngineConfig, list[int]]:
     """The settings and the seeds of a folder."""
+    seeds, file = seeds_in(folder), folder / SEEDS_FILE
+    return valid_config(read_object(file).get("config"), file), seeds
+
+
+def seeds_in(folder: Path) -> list[int]:
+    """The seeds of a folder, whether they were trained or not."""
     document = read_json(folder / SEEDS_FILE)
-    return config_of(document["config"]), document["seeds"]
+    seeds = document.get("seeds") if isinstance(document, dict) else None
+    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int for seed in seeds):
+        raise RunError(f"{folder / SEEDS_FILE} names no seeds; expected a list of them")
+    return seeds

@@ -12,7 +12,7 @@ from primal_attention.tasks import DataError, get_task
 from primal_attention.tasks.events.objective import Events, split
 from primal_attention.tasks.events.predict import predict_table
 from primal_attention.tasks.events.sets import EventData
-from primal_attention.train import Observer, resume, train
+from primal_attention.train import Observer, resume, train, train_seeds
 from primal_attention.train.config import EventConfig
 from primal_attention.train.run import load
 from primal_attention.train.streams import predict_events
@@ -114,6 +114,15 @@ def test_the_test_set_is_read_once(table, monkeypatch):
     assert "test" not in reads
     assert objective.test() is not None
     assert reads.count("test") == 1
+
+
+def test_a_test_set_with_a_type_that_is_not_known_is_told_before_the_training(table, tmp_path):
+    (tmp_path / "test.csv").write_text(log(sequences=2).replace(",c\n", ",d\n"))
+    wrong = config(table, test=str(tmp_path / "test.csv"))
+    for start in (train, lambda *a, **k: train_seeds(*a, [0, 1], **k)):
+        with pytest.raises(DataError, match=r"has the type 'd', which the model does not know"):
+            start(wrong, root=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_the_loss_is_a_mean_over_events_not_over_sequences(table):

@@ -72,10 +72,13 @@ def test_it_stops_early_with_the_best_weights(model):
 
 
 def test_one_layer_after_another(model):
-    base = copy.deepcopy(model)
+    base = copy.deepcopy(model).train()
     for place in (-1, -2):
         found = adapt_(model, BATCHES, layers=place, teacher=base, rank=8, settings=SHORT)
     assert len(found.layers) == 2
+    # the teacher is as it was
+    assert all(part.training for part in base.modules())
+    assert all(parameter.requires_grad for parameter in base.parameters())
 
 
 def test_what_is_used_before_and_after_is_trained():

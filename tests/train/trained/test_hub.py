@@ -20,6 +20,20 @@ def test_the_card_says_what_it_is_and_how_good(own_run):
     assert "%: validation accuracy; no test set here." in body
 
 
+def test_the_tags_say_what_is_predicted(own_run, table_run, monkeypatch):
+    series, table = pa.load_run(own_run), pa.load_run(table_run)
+
+    def tagged(model):
+        return hub.card(model, None).split("---")[1].split("pipeline_tag: ")[1].split()
+
+    assert tagged(series)[::5] == ["other", "time-series-classification"]
+    assert tagged(table)[0] == "tabular-classification"
+    monkeypatch.setattr(type(series), "predicts_values", True)
+    monkeypatch.setattr(type(table), "predicts_values", True)
+    assert tagged(series)[::5] == ["other", "time-series-regression"]
+    assert tagged(table)[0] == "tabular-regression"
+
+
 def test_pull_opens_what_was_downloaded(own_run, tmp_path, monkeypatch):
     """Without a network: the cache of the Hub, filled by hand, is what pull reads."""
     pytest.importorskip("huggingface_hub")

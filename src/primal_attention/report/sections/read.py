@@ -14,7 +14,7 @@ from ...runs.statistics import mean_interval
 from ...tasks.classification.result import ACCURACY
 from ...tasks.objective import Measure
 from ...train.config import EngineConfig
-from ...train.seeds import SEEDS_FILE
+from ...train.seeds import SEEDS_FILE, seeds_in
 from ..runs import Trained, read_run
 
 BENCH_FILE = "results.json"
@@ -191,11 +191,8 @@ def _entry(path: Path, key: int, name: str, train_command: TrainCommand | None) 
 
 
 def _seeds(path: Path, missing: list[str]) -> list[Trained]:
-    document = read_json(path / SEEDS_FILE)
-    if not isinstance(document, dict) or not isinstance(document.get("seeds"), list):
-        raise RunError(f"{path / SEEDS_FILE} names no seeds; expected a list of them")
     runs = []
-    for seed in document["seeds"]:
+    for seed in seeds_in(path):
         run = path / f"seed-{seed}"
         if (run / "result.json").exists():
             runs.append(read_run(run))

@@ -1,4 +1,6 @@
-"""Changes of a batch of images in training. Random numbers come from torch's default generator."""
+"""Changes of a batch of images in training. Random numbers come from torch's default generator, so
+that a resumed run draws what it would have drawn; torchvision would add a second package that must
+match torch's version to the digit."""
 
 from __future__ import annotations
 

@@ -49,10 +49,10 @@ def adapt_(
 
     batches: inputs of the model, as `distill_` takes them. held_out: others, on which it is judged;
     None takes every tenth of the batches. teacher: the model to become like, by default the model
-    as it is now. A model of which some layers are converted already keeps them. quality: a measure
-    of your own, read at every evaluation; nothing is chosen by it. folder: checkpoints go there,
-    and an adaptation that was interrupted continues from the last. tell(step, steps, text) hears
-    how far it is. options: those of `convert_`.
+    as it is now; one that is given stays as it is. A model of which some layers are converted
+    already keeps them. quality: a measure of your own, read at every evaluation; nothing is chosen
+    by it. folder: checkpoints go there, and an adaptation that was interrupted continues from the
+    last. tell(step, steps, text) hears how far it is. options: those of `convert_`.
 
     First every converted layer learns its original's outputs, then the whole model learns the
     teacher's outputs and hidden states, by AdamW without dropout. What the first converted layer
@@ -60,14 +60,13 @@ def adapt_(
     """
     chosen = settings or AdaptSettings()
     train, judged = _split(list(batches), held_out)
-    teacher = copy.deepcopy(model) if teacher is None else teacher
-    teacher.eval().requires_grad_(False)
+    teacher = copy.deepcopy(model) if teacher is None or teacher is model else teacher
     with seeded(chosen.seed):  # what has no weight to start from is drawn
         convert_(model, plan(model, layers, **options))
     names = tuple(paths(model, layer)[0] for layer in converted_layers(model))
     blocks = tuple(dict.fromkeys(map(block_of, names)))
     run = _Run(model, Pair(teacher, model, blocks), train, judged, chosen, quality, tell)
-    with evaluation(model):
+    with evaluation(model), evaluation(teacher):
         found = run(names, None if folder is None else Path(folder) / "checkpoints")
     return found
 

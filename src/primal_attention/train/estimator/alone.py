@@ -68,15 +68,16 @@ class Steps:
                 for group in optimizer.param_groups:
                     group["lr"] = self.lr * self._factor(step)
                 found = loss(model, chosen)
+                history.append(self._finite(found.detach(), "loss", step))
                 optimizer.zero_grad(set_to_none=True)
                 found.backward()
-                nn.utils.clip_grad_norm_(model.parameters(), self.clip)
+                norm = nn.utils.clip_grad_norm_(model.parameters(), self.clip)
+                self._finite(norm, "gradient", step)
                 optimizer.step()
-                history.append(float(found.detach()))
                 bar.show(0, step + 1, self.steps)
                 if judge is None or (step + 1) % JUDGED:
                     continue
-                judged = self._judge(model, judge)
+                judged = self._finite(self._judge(model, judge), "loss of held-out cases", step)
                 if best is None or judged < best[0]:
                     weights = {n: t.detach().clone() for n, t in model.state_dict().items()}
                     best = judged, step, weights
@@ -85,12 +86,17 @@ class Steps:
         bar.close()
         if best is not None:
             model.load_state_dict(best[2])
-        if history and not math.isfinite(history[-1]):
-            raise FloatingPointError(
-                f"the loss is {history[-1]} after {self.steps} steps; expected a lower lr than "
-                f"{self.lr}"
-            )
         return model.eval(), history
+
+    def _finite(self, value: Tensor | float, what: str, step: int) -> float:
+        """A number, or the end: from then on every weight would be NaN."""
+        number = float(value)
+        if not math.isfinite(number):
+            raise FloatingPointError(
+                f"the {what} is {number} in step {step + 1} of {self.steps}; expected a lower lr "
+                f"than {self.lr}, or smaller numbers in the data"
+            )
+        return number
 
     @staticmethod
     @torch.no_grad()

@@ -114,8 +114,8 @@ def unlabelled(series: list[Floats]) -> SeriesSet:
 def in_place(model: Network, device: str) -> Network:
     """A copy on the device, in the type to predict in."""
     if device == "auto":
-        found = torch.accelerator.current_accelerator(check_available=True)
-        device = "cpu" if found is None else found.type
+        found = torch.accelerator.current_accelerator()
+        device = found.type if found and torch.accelerator.is_available() else "cpu"
     dtype = torch.float32 if device == "mps" else torch.float64
     try:
         return copy.deepcopy(model).to(device, dtype)

@@ -26,10 +26,13 @@ FILES = (
     "config.json", "run.json", "reader.json", "model.safetensors", MEMORY, "README.md",
     "result.json",
 )  # fmt: skip
+# what is read, and whether numbers are predicted: the Hub's own word for it, and a tag
 PIPELINES = {
-    "images": "image-classification",
-    "series": "time-series-classification",
-    "rows": "tabular-classification",
+    ("images", False): ("image-classification", "images"),
+    ("series", False): ("other", "time-series-classification"),
+    ("series", True): ("other", "time-series-regression"),
+    ("rows", False): ("tabular-classification", "tables"),
+    ("rows", True): ("tabular-regression", "tables"),
 }
 
 
@@ -97,9 +100,7 @@ def card(model: TrainedModel, result: dict[str, Any] | None) -> str:
         known = f"{found.measure.text(found.measure.shown(found.figure))}: {found.meaning}."
     reads = model.reads
     shape = json.dumps(model.reader.shape)
-    pipeline = PIPELINES[reads]
-    if reads == "rows" and model.predicts_values:
-        pipeline = "tabular-regression"
+    pipeline, tag = PIPELINES[reads, model.predicts_values]
     takes = (
         "a csv file with the columns of training"
         if reads == "rows"
@@ -107,7 +108,7 @@ def card(model: TrainedModel, result: dict[str, Any] | None) -> str:
     )
     head = ["---", "library_name: primal-attention", f"pipeline_tag: {pipeline}", "tags:"]
     return "\n".join([
-        *head, "- primal-attention", "---",
+        *head, "- primal-attention", f"- {tag}", "---",
         f"# {model.path.name}", "",
         f"A model of {reads}, {kind}, trained by primal-attention {__version__} on "
         f"`{config.task}` with the attentions {', '.join(config.attention)}.", "",
