@@ -1,4 +1,4 @@
-"""The classifiers as aeon's own, for code that asks for aeon's base class: needs aeon.
+"""The estimators of time series as aeon's own, for code that asks for aeon's base class: needs aeon.
 
 import primal_attention as pa
 
@@ -6,6 +6,13 @@ classifier = pa.aeon.PrimalFormerClassifier(random_state=0)    # an aeon BaseCla
 """
 
 from .train.estimator.aeon import AeonPrimalFormerClassifier as PrimalFormerClassifier
+from .train.estimator.aeon import AeonPrimalFormerRegressor as PrimalFormerRegressor
 from .train.estimator.aeon import AeonPrimalRocketClassifier as PrimalRocketClassifier
+from .train.estimator.aeon import AeonPrimalRocketRegressor as PrimalRocketRegressor
 
-__all__ = ["PrimalFormerClassifier", "PrimalRocketClassifier"]
+__all__ = [
+    "PrimalFormerClassifier",
+    "PrimalFormerRegressor",
+    "PrimalRocketClassifier",
+    "PrimalRocketRegressor",
+]

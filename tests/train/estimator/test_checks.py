@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+import primal_attention as pa
 from primal_attention.train.estimator import (
     PrimalBagClassifier,
     PrimalFormerClassifier,
@@ -112,8 +113,6 @@ def test_aeon(kind, answer):
     pytest.importorskip("aeon")
     from aeon.testing.estimator_checking import check_estimator
 
-    from primal_attention.train.estimator import aeon
-
-    results = check_estimator(getattr(aeon, f"AeonPrimal{kind}{answer}"), raise_exceptions=True)
+    results = check_estimator(getattr(pa.aeon, f"Primal{kind}{answer}"), raise_exceptions=True)
     assert len(results) > 20
     assert {k: v for k, v in results.items() if v != "PASSED"} == {}
