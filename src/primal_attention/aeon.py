@@ -1,4 +1,4 @@
-"""The estimators of time series as aeon's own, for code that asks for aeon's base class: needs aeon.
+"""The estimators of time series as aeon's own, for code that asks for its base class: needs aeon.
 
 import primal_attention as pa
 
