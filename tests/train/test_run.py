@@ -63,7 +63,8 @@ def test_folder(config, tmp_path):
     }  # fmt: skip
     stored = RunConfig.from_dict(json.loads((result.run / "config.json").read_text()))
     assert stored == settings.resolved()
-    assert json.loads((result.run / "environment.json").read_text())["torch"] == torch.__version__
+    written = json.loads((result.run / "environment.json").read_text())["torch"]
+    assert torch.__version__.startswith(written)
     assert status(result.run) == {"status": "finished", "reason": None}
     assert (
         type(result).from_dict(result.run, json.loads((result.run / "result.json").read_text()))

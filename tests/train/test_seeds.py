@@ -70,7 +70,10 @@ def test_a_failed_seed_is_recorded(config, tmp_path, monkeypatch):
         ('{"config": {}}', "names no seeds"),
         ('{"config": {}, "seeds": ["1"]}', "names no seeds"),
         ('{"seeds": [1]}', "has the settings None; expected a JSON object"),
-        ('{"config": {"rank": 2}, "seeds": [1]}', "is damaged"),
+        (
+            '{"config": {"rank": 2}, "seeds": [1]}',
+            "has settings that are not valid: .*task",
+        ),
     ],
 )
 def test_a_damaged_file_is_one_sentence(text, said, tmp_path):

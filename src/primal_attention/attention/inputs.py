@@ -17,14 +17,11 @@ class Sequences(NamedTuple):
     x: Tensor
     y: Tensor
     ignore: Tensor | None  # (B, M), True = ignore this key
+    is_self: bool
     batched: bool
     batch_first: bool
     nested: bool = False
     rotation: Rotation | None = None  # of the positions, in self-attention
-
-    @property
-    def is_self(self) -> bool:
-        return self.y is self.x
 
     def restore(self, out: Tensor) -> Tensor:
         """Bring an output (B, N, d) to the caller's layout."""
@@ -98,7 +95,7 @@ def arrange(
         if tensor.shape[1] == 0:
             raise ValueError(f"{name} has length 0; expected at least one position")
     ignore = padding_mask(key_padding_mask, y.shape[0], y.shape[1], batched=batched)
-    return Sequences(x, y, ignore, batched, batch_first), v
+    return Sequences(x, y, ignore, y is x, batched, batch_first), v
 
 
 def _unpack(nested: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..theory.features import Cosine, Elu, FeatureMap
+from ..theory.precision import knows_autocast
 from . import passes
 from .folded import attend_folded, features_are_cheaper, fold_weights
 from .graphs import is_exporting
@@ -34,7 +35,7 @@ def autocast_type(x: Tensor) -> torch.dtype | None:
     """The type in which autocast would multiply x: its own for float64, which it leaves alone; None
     where autocast is off or does not know the device."""
     kind = x.device.type
-    if not (torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)):
+    if not (knows_autocast(kind) and torch.is_autocast_enabled(kind)):
         return None
     return x.dtype if x.dtype == torch.float64 else torch.get_autocast_dtype(kind)
 

@@ -7,6 +7,7 @@ machines work together, every process exists already.
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import os
@@ -16,6 +17,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
+
+from torch.nn.parallel import DistributedDataParallel
 
 from ..runs.errors import RunError
 from ..runs.extras import needs_extra
@@ -83,7 +86,7 @@ def _launch(config: EngineConfig, devices: int, nodes: int, environment: Any = N
             devices=devices,
             num_nodes=nodes,
             # buffers are the same everywhere, and in evaluation the processes do not run in step
-            strategy=DDPStrategy(forward_sync_buffers=False) if parallel else "auto",
+            strategy=DDPStrategy(**_without_buffers()) if parallel else "auto",
             precision=config.precision,  # type: ignore[arg-type]
             plugins=environment,
         )
@@ -93,6 +96,13 @@ def _launch(config: EngineConfig, devices: int, nodes: int, environment: Any = N
         ) from error
     fabric.launch()
     return fabric
+
+
+def _without_buffers() -> dict[str, bool]:
+    """The option that leaves buffers alone, by its name in this version of torch."""
+    known = inspect.signature(DistributedDataParallel).parameters
+    name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    return {name: False}
 
 
 @contextmanager

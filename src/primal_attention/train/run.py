@@ -65,7 +65,7 @@ def valid_config(stored: Any, file: Path) -> EngineConfig:
     try:
         config = config_of(stored)
         config.validate()
-    except (TypeError, AttributeError, ValueError) as error:
+    except (TypeError, AttributeError) as error:
         raise RunError(f"{file} is damaged: {error}") from error
     return config
 

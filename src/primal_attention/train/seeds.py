@@ -129,7 +129,12 @@ def go_on_seeds(fabric: Fabric, folder: Path, *, observer: Observer | None) -> S
 def read_seeds(folder: Path) -> tuple[EngineConfig, list[int]]:
     """The settings and the seeds of a folder."""
     seeds, file = seeds_in(folder), folder / SEEDS_FILE
-    return valid_config(read_object(file).get("config"), file), seeds
+    try:
+        return valid_config(read_object(file).get("config"), file), seeds
+    except RunError:
+        raise
+    except ValueError as error:
+        raise RunError(f"{file} has settings that are not valid: {error}") from error
 
 
 def seeds_in(folder: Path) -> list[int]:

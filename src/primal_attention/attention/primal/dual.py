@@ -81,7 +81,7 @@ class DualView(Streaming):
         if self.weights == "tied":
             scale = 1.0 / WHOLE.count(call.y, call.ignore).clamp(min=1).to(phi_k.dtype)
             dual = reference.duals(hide(call.y, call.ignore), self.dual_weight, self.num_heads)
-            key_phi = torch.stack(self._both_features(call._replace(x=call.y)), dim=1)
+            key_phi = torch.stack(self._both_features(call._replace(x=call.y, is_self=True)), dim=1)
             w_e, w_r = reference.tied_weights(key_phi, dual, scale).unbind(1)
             if self.feature_map.positive:
                 sums = key_phi.sum(-2, keepdim=True)  # (B, z, h, 1, m)

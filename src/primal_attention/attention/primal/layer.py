@@ -307,7 +307,7 @@ class PrimalAttention(PrimalParameters, SummarisedContext):
         before = shards.before(state.sums, lambda: hide(x, ignore).sum(1, dtype=dtype))
         seen = shards.before(state.seen, lambda: WHOLE.count(x, ignore))
         mean, sums, seen = running_mean(x, ignore, before, seen)
-        run = run._replace(call=call._replace(x=mean, y=mean))
+        run = run._replace(call=call._replace(x=mean, y=mean, is_self=True))
         return self._evaluate(run, weights[None], state=PrimalState(sums, seen, state.key_sum))
 
     def _tied(self, run: Run, state: PrimalState | None) -> Result:
