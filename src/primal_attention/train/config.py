@@ -7,7 +7,11 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from ..runs.errors import RunError
+from ..runs.files import read_object
 
 # passed on, for those who train
 from ..tasks.classification.settings import RunConfig as RunConfig
@@ -38,6 +42,17 @@ def config_of(values: Mapping[str, Any]) -> EngineConfig:
     if not isinstance(task := values.get("task"), str):
         return RunConfig.from_dict(values)  # says what is wrong
     return get_task(task).settings.from_dict(values)
+
+
+def config_in(path: Path) -> EngineConfig:
+    """The settings in a JSON file, valid ones; a RunError says what is wrong with them."""
+    stored = read_object(path)
+    try:
+        config = config_of(stored)
+        config.validate()
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+        raise RunError(f"{path} is damaged: {error}") from error
+    return config
 
 
 def settings_for(
