@@ -6,9 +6,12 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import traceback
 import warnings
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
+from random import Random
 
 from . import kinds
 from .campaign import Budget, Tally, chance
@@ -23,18 +26,25 @@ def run(budget: Budget, tally: Tally, folder: Path) -> None:
     for name, kind in kinds.KINDS.items():
         kinds.copies(kind, folder / name)
         kind.read(folder / name)  # the right file is read
+    whole = {
+        (name, f): (folder / name / f).read_bytes()
+        for name, kind in kinds.KINDS.items()
+        for f in kind.files
+    }
     numbers = iter(budget)
-    pending = [number for number, _ in zip(numbers, range(TOGETHER), strict=False)]
+    pending = list(islice(numbers, TOGETHER))
     while pending:
         done = 0
         for number, answer in _in_a_process(pending, folder):
             done += 1
             _note(tally, number, answer)
-        if done < len(pending):  # the process died
-            _note(tally, pending[done], "broken: the reader's process died")
+        if done < len(pending):
+            name, path = _chosen(chance("files", pending[done]))
+            _note(tally, pending[done], f"broken: {name}, {path}: the reader's process died")
+            (folder / name / path).write_bytes(whole[name, path])
             done += 1
         pending = pending[done:]
-        pending += [n for n, _ in zip(numbers, range(TOGETHER - len(pending)), strict=False)]
+        pending += islice(numbers, TOGETHER - len(pending))
 
 
 def _note(tally: Tally, number: int, answer: str) -> None:
@@ -56,6 +66,8 @@ def _in_a_process(numbers: list[int], folder: Path) -> Iterator[tuple[int, str]]
             with os.fdopen(writing, "w", buffering=1) as answers:
                 for number in numbers:
                     answers.write(f"{number} {_case(number, folder)}\n")
+        except BaseException:
+            traceback.print_exc()  # a mistake of the campaign itself
         finally:
             os._exit(0)
     os.close(writing)
@@ -80,10 +92,9 @@ def _too_long(number: int, frame: object) -> None:
 
 def _case(number: int, folder: Path) -> str:
     rng = chance("files", number)
-    name = rng.choice(sorted(kinds.KINDS))
-    kind = kinds.KINDS[name]
-    place = folder / name
-    path = place / rng.choice(kind.files)
+    name, file = _chosen(rng)
+    kind, place = kinds.KINDS[name], folder / name
+    path = place / file
     whole = path.read_bytes()
     path.write_bytes(mutate(rng, whole, path.name))
     before = _contents(place)
@@ -94,7 +105,8 @@ def _case(number: int, folder: Path) -> str:
     except ValueError as error:
         told = str(error)
         clear = type(error).__module__.startswith("primal_attention") or type(error) is ValueError
-        if clear and place.name in told and len(told.splitlines()) == 1:
+        named = str(place) in told or path.name in told
+        if clear and named and len(told.splitlines()) == 1:
             answer = "refused in a sentence"
         else:
             answer = f"broken: {name}, {path.name}: {type(error).__name__}: {told!r}"
@@ -108,6 +120,12 @@ def _case(number: int, folder: Path) -> str:
         answer = f"broken: {name}, {path.name}: wrote {sorted(changed)}"
     path.write_bytes(whole)
     return answer
+
+
+def _chosen(rng: Random) -> tuple[str, str]:
+    """A kind and the file of it that is damaged."""
+    name = rng.choice(sorted(kinds.KINDS))
+    return name, rng.choice(kinds.KINDS[name].files)
 
 
 def _contents(folder: Path) -> dict[str, bytes]:

@@ -192,7 +192,7 @@ KINDS: dict[str, Kind] = {
     "run": Kind(tuple(f"run/{name}" for name in RUN_FILES), _run, _read_run),
     "classifier": Kind(("classifier/config.json", "classifier/weights.safetensors"), _classifier,
                        _read_classifier),
-    "converted": Kind(("converted/primal.json", "converted/model.safetensors"), _converted,
+    "converted": Kind(("converted/conversion.json", "converted/weights.safetensors"), _converted,
                       lambda f: pa.load(f / "converted", _encoder())),
 }  # fmt: skip
 

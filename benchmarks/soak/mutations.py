@@ -95,7 +95,7 @@ def reshaped(rng: Random, data: bytes) -> bytes:
     """A value somewhere in a JSON document becomes another, is lost, or is deep."""
     try:
         document = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return data
     if rng.random() < 0.03:
         return b"[" * 100_000

@@ -20,10 +20,10 @@ def saved(array):
 
 
 def boasting(data, shape):
-    """The same file with another shape in its header, which keeps its length."""
+    """The same file with another shape in its header, whose spaces at the end make room for it."""
     found = re.search(SHAPE, data)
-    text = f"'shape': {shape}".encode()
-    return data[: found.start()] + text + data[found.end() :][len(text) - len(found[0]) :]
+    header = data[: found.start()] + f"'shape': {shape}".encode() + data[found.end() : 128]
+    return header.rstrip().ljust(127) + b"\n" + data[128:]
 
 
 def pack(path, members, method=zipfile.ZIP_STORED):

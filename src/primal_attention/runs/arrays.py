@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import struct
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -18,7 +19,7 @@ DEFLATED = 1_032  # that a byte of a packed file can stand for at most
 # what zipfile, zlib and numpy raise at damaged files beside ValueError
 DAMAGED = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, NotImplementedError,
-    RuntimeError, ArithmeticError, TypeError, SyntaxError, MemoryError,
+    RuntimeError, ArithmeticError, TypeError, SyntaxError, tokenize.TokenError, MemoryError,
 )  # fmt: skip
 
 
