@@ -93,8 +93,7 @@ def load(folder: Path | str, base: Any = None) -> nn.Module:
         RuntimeError,
         ArithmeticError,
     ) as error:
-        reason = (str(error).strip() or repr(error)).splitlines()[0]
-        raise ValueError(f"{folder / RECORD} is damaged: {reason}") from error
+        raise ValueError(f"{folder / RECORD} is damaged: {error!r}") from error
     try:
         _fill(model, named, record)
     except BaseException:
