@@ -19,7 +19,7 @@ test test-slow: export OMP_NUM_THREADS = 1
 # the tests start many processes: modules are compiled once, whatever the environment says
 test test-slow: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help setup demo test test-slow lint format bench docs wheels clean
+.PHONY: help setup demo test test-slow soak lint format bench docs wheels clean
 
 help: ## print the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) \
@@ -81,6 +81,10 @@ test: $(KERNELS) ## lint, type check, and run the tests
 
 test-slow: $(VENV)/.extra-ray,rl $(KERNELS) ## run the slow tests only
 	$(PY) -m pytest -m slow $(PYTEST_ARGS)
+
+soak: export OMP_NUM_THREADS = 1
+soak: $(VENV)/.extra-ray,rl $(KERNELS) ## damage everything for MINUTES, one line for each campaign
+	@$(PY) -m benchmarks.soak --minutes $(or $(MINUTES),10)
 
 lint: $(STAMP) ## ruff check, ruff format --check, mypy
 	$(PY) -m ruff check .

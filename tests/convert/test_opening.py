@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from primal_attention.convert import convert_, save
-from primal_attention.convert.opening import open_model, parse_layers
+from primal_attention.convert.opening import open_model, parse_layers, read_batches
 
 pytest.importorskip("transformers")
 
@@ -116,3 +116,11 @@ def test_a_config_that_names_no_model(model, bare):
     assert_same(open_model(bare, "BertForMaskedLM"), model)
     with pytest.raises(ValueError, match="names no model_type; expected one, or the class"):
         open_model(bare)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"\xff" * 40])
+@pytest.mark.parametrize("name", ["a.npz", "a.safetensors"])
+def test_batches_that_cannot_be_read_are_named(name, content, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{re.escape(name)} cannot be read: .*; expected arrays"):
+        read_batches(tmp_path / name, 2)

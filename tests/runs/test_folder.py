@@ -146,6 +146,13 @@ def test_half_a_line_is_not_read(tmp_path):
     assert read_metrics(tmp_path) == [{"a": 1}]
 
 
+@pytest.mark.parametrize("line", ["{", "[1]", "3", "[" * 100_000, "\x00"])
+def test_a_damaged_line_is_named(line, tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"a": 1}\n' + line + "\n")
+    with pytest.raises(RunError, match=r"metrics.jsonl, line 2 is "):
+        read_metrics(tmp_path)
+
+
 def test_lines_are_flushed_about_once_a_second(tmp_path, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr("primal_attention.runs.metrics.time.monotonic", lambda: clock[0])

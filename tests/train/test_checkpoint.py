@@ -82,13 +82,21 @@ def remove(path):
     path.unlink()
 
 
+def reshape(path):
+    path.write_text('{"files": [], "state": 3}')
+
+
+def deepen(path):
+    path.write_text("[" * 100_000)
+
+
 @pytest.mark.parametrize(
     ("name", "harm"),
     [
         *itertools.product(
             ["weights.safetensors", "optimizer.safetensors"], [truncate, flip, remove]
         ),
-        *itertools.product(["state.json"], [truncate, remove]),
+        *itertools.product(["state.json"], [truncate, remove, reshape, deepen]),
     ],
 )
 def test_damage_is_found(name, harm, tmp_path):

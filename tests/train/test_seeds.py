@@ -72,7 +72,7 @@ def test_a_failed_seed_is_recorded(config, tmp_path, monkeypatch):
         ('{"seeds": [1]}', "has the settings None; expected a JSON object"),
         (
             '{"config": {"rank": 2}, "seeds": [1]}',
-            "has settings that are not valid: .*task",
+            "is damaged: .* lack a task",
         ),
     ],
 )

@@ -78,14 +78,21 @@ def load(folder: Path | str, base: Any = None) -> nn.Module:
     names = [name for layer in record["layers"] for name in layer["names"]]
     if structure(model, names) != record["base"]["structure"]:
         raise ValueError(
-            f"{type(model).__name__} is another model than the one that was converted "
+            f"{folder}: {type(model).__name__} is another model than the one that was converted "
             f"({record['model']}): parameters have other names or shapes; expected the same base"
         )
     if complete and not isinstance(base, nn.Module):
         _adopt_types(model, named)
     try:
         moves = repeat(model, record["layers"])
-    except (LookupError, TypeError, AttributeError) as error:
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RuntimeError,
+        ArithmeticError,
+    ) as error:
         raise ValueError(f"{folder / RECORD} is damaged: {error!r}") from error
     try:
         _fill(model, named, record)

@@ -106,14 +106,20 @@ def read_batches(path: Path | str, size: int) -> list[dict[str, Tensor]]:
     path = Path(path)
     arrays: dict[str, Any]
     if path.suffix == ".npz":
-        import numpy as np
+        from ..runs.arrays import read_arrays
 
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: torch.from_numpy(file[name]) for name in file.files}
+        try:
+            arrays = {name: torch.from_numpy(array) for name, array in read_arrays(path).items()}
+        except (OSError, ValueError, TypeError) as error:
+            raise ValueError(f"{path} cannot be read: {error}; expected arrays") from error
     elif path.suffix == ".safetensors":
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        arrays = load_file(path)
+        try:
+            arrays = load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise ValueError(f"{path} cannot be read: {error}; expected arrays") from error
     else:
         raise ValueError(f"{path.name} is neither .npz nor .safetensors; expected one of the two")
     counts = {name: len(array) if array.dim() else 0 for name, array in arrays.items()}

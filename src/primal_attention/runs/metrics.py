@@ -56,5 +56,13 @@ class MetricsFile:
 
 def read_metrics(run: Path | str) -> list[dict[str, Any]]:
     """The lines of a run's metrics.jsonl; a last line that is only half written is left out."""
-    lines = (Path(run) / "metrics.jsonl").read_bytes().split(b"\n")
-    return [json.loads(line) for line in lines[:-1]]
+    path = Path(run) / "metrics.jsonl"
+    found = []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+        try:
+            found.append(json.loads(line))
+        except (ValueError, RecursionError) as error:
+            raise RunError(f"{path}, line {number} is not JSON: {error}") from error
+        if not isinstance(found[-1], dict):
+            raise RunError(f"{path}, line {number} is {line[:40]!r}; expected a JSON object")
+    return found

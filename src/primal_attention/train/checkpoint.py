@@ -75,7 +75,11 @@ def load_latest(folder: Path) -> Checkpoint | None:
         with explained(f"read {path}"):
             try:
                 return _load(path)
-            except (FileNotFoundError, ValueError, KeyError, TypeError):
+            except FileNotFoundError:
+                continue
+            except OSError:
+                raise
+            except Exception:  # whatever is wrong with it: the one before may be whole
                 continue
     return None
 

@@ -7,7 +7,11 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from ..runs.errors import RunError
+from ..runs.files import read_object
 
 # passed on, for those who train
 from ..tasks.classification.settings import RunConfig as RunConfig
@@ -38,6 +42,23 @@ def config_of(values: Mapping[str, Any]) -> EngineConfig:
     if not isinstance(task := values.get("task"), str):
         return RunConfig.from_dict(values)  # says what is wrong
     return get_task(task).settings.from_dict(values)
+
+
+def config_in(path: Path) -> EngineConfig:
+    """The settings in a JSON file, valid ones; a RunError says what is wrong with them."""
+    return valid_config(read_object(path), path)
+
+
+def valid_config(stored: Any, path: Path) -> EngineConfig:
+    """Those that were read from a file."""
+    if not isinstance(stored, dict):
+        raise RunError(f"{path} has the settings {stored!r}; expected a JSON object")
+    try:
+        config = config_of(stored)
+        config.validate()
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+        raise RunError(f"{path} is damaged: {error}") from error
+    return config
 
 
 def settings_for(

@@ -10,7 +10,7 @@ from ..runs.errors import NotFiniteError, RunError
 from ..runs.files import read_object
 from ..runs.folder import create_folder, locked, status_kept
 from ..tasks.objective import Objective, RunResult
-from .config import EngineConfig, config_of
+from .config import EngineConfig, config_in, config_of
 from .environment import environment
 from .events import Observer
 
@@ -55,19 +55,7 @@ def read_config(run: Path) -> EngineConfig:
     """The settings of a run folder, valid ones."""
     if not (run / "config.json").is_file():
         raise RunError(f"{run} is not a run folder: it has no config.json")
-    return valid_config(read_object(run / "config.json"), run / "config.json")
-
-
-def valid_config(stored: Any, file: Path) -> EngineConfig:
-    """The settings that a file holds, valid ones."""
-    if not isinstance(stored, dict):
-        raise RunError(f"{file} has the settings {stored!r}; expected a JSON object")
-    try:
-        config = config_of(stored)
-        config.validate()
-    except (TypeError, AttributeError) as error:
-        raise RunError(f"{file} is damaged: {error}") from error
-    return config
+    return config_in(run / "config.json")
 
 
 def read_result(run: Path) -> RunResult | None:
@@ -82,7 +70,7 @@ def read_result(run: Path) -> RunResult | None:
         raise RunError(f"{run / 'config.json'} has the task {name!r}; expected a name")
     try:
         return get_task(name).objective.result_class.from_dict(run, result)
-    except TypeError as error:
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
         raise RunError(f"{path} is damaged: {error}") from error
 
 

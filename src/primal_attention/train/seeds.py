@@ -19,9 +19,9 @@ from ..runs.files import explained, read_json, read_object, write_json
 from ..runs.folder import create_folder, locked
 from ..runs.statistics import mean_interval
 from ..tasks.objective import Command, RunResult
-from .config import EngineConfig
+from .config import EngineConfig, valid_config
 from .events import Observer
-from .run import begin, go_on, load_whole, valid_config
+from .run import begin, go_on, load_whole
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -129,12 +129,7 @@ def go_on_seeds(fabric: Fabric, folder: Path, *, observer: Observer | None) -> S
 def read_seeds(folder: Path) -> tuple[EngineConfig, list[int]]:
     """The settings and the seeds of a folder."""
     seeds, file = seeds_in(folder), folder / SEEDS_FILE
-    try:
-        return valid_config(read_object(file).get("config"), file), seeds
-    except RunError:
-        raise
-    except ValueError as error:
-        raise RunError(f"{file} has settings that are not valid: {error}") from error
+    return valid_config(read_object(file).get("config"), file), seeds
 
 
 def seeds_in(folder: Path) -> list[int]:

@@ -131,8 +131,8 @@ class Session:
         if last is not None:
             if last.state["config"] != config.fingerprint():
                 raise RunError(
-                    f"{self.path / 'config.json'} was changed after the run began; expected the "
-                    "settings of its checkpoints"
+                    f"{self.path / 'config.json'} was changed after the run began, or a version "
+                    "with other settings began it; expected the settings of its checkpoints"
                 )
             average = {n: t for n, t in last.weights.items() if n.startswith(AVERAGE)}
             tracked = {n: t for n, t in last.weights.items() if n.startswith(PREFIX)}

@@ -128,6 +128,14 @@ def test_damaged_content(d4rl_file):
         read_d4rl(path)
 
 
+def test_a_promise_of_terabytes_takes_no_memory(tmp_path):
+    path = tmp_path / "a.hdf5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("observations", (10**12, 3), "f8", chunks=(1024, 3))
+    with pytest.raises(DataError, match=r"observations promises .*, 0 bytes are there"):
+        read_d4rl(path)
+
+
 def test_no_file(tmp_path):
     with pytest.raises(DataError, match="does not exist; expected an HDF5 file"):
         read_d4rl(tmp_path / "nothing.hdf5")

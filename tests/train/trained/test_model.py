@@ -106,3 +106,11 @@ def test_folders_that_are_no_runs(tmp_path, own_run):
     (run / "reader.json").write_text(json.dumps({**reader, "shape": None, "normaliser": {}}))
     with pytest.raises(RunError, match=r"reader.json is damaged"):
         pa.load_run(run)
+    (run / "reader.json").write_text(json.dumps({**reader, "shape": {"channels": 2**62}}))
+    with pytest.raises(RunError, match=r"run is damaged: its model cannot be built"):
+        pa.load_run(run)
+    config = json.loads((run / "config.json").read_text())
+    for wrong in ({"width": "x"}, {"task": "no"}, {"rank": 10**30}, {"colour": 3}):
+        (run / "config.json").write_text(json.dumps({**config, **wrong}))
+        with pytest.raises(RunError, match=r"run"):
+            pa.load_run(run)

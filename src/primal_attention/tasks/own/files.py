@@ -11,7 +11,6 @@ folder/<class>/*.npy     an array (channels, timepoints) each
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ...runs.arrays import read_array, read_arrays
 from ..base import DataError
 from ..folders import visible
 from ..series import Floats
@@ -106,9 +106,8 @@ def is_table(path: Path) -> bool:
 
 def _arrays(path: Path, *, labelled: bool) -> Iterator[Case]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            stored = {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        stored = read_arrays(path)
+    except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read: {error}; expected arrays of numbers") from error
     if "X" not in stored or (labelled and "y" not in stored):
         wanted = "X and y" if labelled else "X"
@@ -203,7 +202,7 @@ def case_files(path: Path) -> list[tuple[Path, str]]:
 
 def _array(file: Path) -> Floats:
     try:
-        found = np.load(file, allow_pickle=False)
+        found = read_array(file)
     except (OSError, ValueError) as error:
         raise DataError(f"{file} cannot be read: {error}; expected an array") from error
     if found.ndim != 2 or found.size == 0 or found.dtype.kind not in "biuf":

@@ -18,11 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ...names import near
+from ...runs.arrays import DEFLATED
 from ...runs.files import replacing
 from ..base import DataError
 from .extra import need
 from .trajectories import DIMENSIONS, Trajectories
 
+FILLED = 2**26  # bytes of an array that a file may leave to be filled in
+# what h5py raises at damaged files
+BROKEN = (OSError, RuntimeError, LookupError, TypeError, ValueError, ArithmeticError, MemoryError)
 MINARI_FILE = Path("data") / "main_data.hdf5"
 
 
@@ -109,12 +113,16 @@ def _array(group: Any, name: str, where: Any) -> npt.NDArray[Any]:
         raise DataError(f"{where} lacks the field {name!r}{near(name, group)}; expected it")
     if not hasattr(group[name], "dtype"):
         raise DataError(f"{where}: {name} is a group; expected one array")
+    dataset = group[name]
+    if dataset.dtype.kind not in "fiub":
+        raise DataError(f"{where}: {name} has type {dataset.dtype}; expected numbers")
+    stored = dataset.id.get_storage_size()
+    if dataset.nbytes > max(FILLED, DEFLATED * stored):
+        raise DataError(f"{where}: {name} promises {dataset.shape}, {stored:,} bytes are there")
     try:
-        array: npt.NDArray[Any] = group[name][()]
+        array: npt.NDArray[Any] = dataset[()]
     except OSError as error:
         raise DataError(f"{where}: {name} cannot be read ({_short(error)})") from error
-    if array.dtype.kind not in "fiub":
-        raise DataError(f"{where}: {name} has type {array.dtype}; expected numbers")
     if name == "rewards" and array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     dimensions = DIMENSIONS.get(name, 1)
@@ -135,9 +143,14 @@ def _opened(path: Path) -> Iterator[Any]:
         file = h5py.File(path, "r")
     except OSError as error:
         raise DataError(f"{path} is broken or not an HDF5 file ({_short(error)})") from error
-    with file:
-        yield file
+    try:
+        with file:
+            yield file
+    except DataError:
+        raise
+    except BROKEN as error:
+        raise DataError(f"{path} is broken ({_short(error)})") from error
 
 
 def _short(error: Exception) -> str:
-    return str(error).splitlines()[0].rstrip(".")
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

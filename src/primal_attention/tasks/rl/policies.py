@@ -17,7 +17,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ...runs.arrays import read_arrays
 from ..base import DataError
 
 Array = npt.NDArray[Any]
@@ -128,11 +128,10 @@ def load_policy(path: Path | str, *, sample: bool = True) -> ActorPolicy:
     """The policy in a file; `sample` adds the noise that it was trained with, if it has any."""
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        arrays = read_arrays(path)
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist; expected a policy file") from error
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"{path} is not an npz file of arrays ({error})") from error
     if not {"actor.mu.weight", "action_net.weight"} & set(arrays):
         raise DataError(

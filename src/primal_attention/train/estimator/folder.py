@@ -74,7 +74,8 @@ def read_folder(
         with torch.random.fork_rng(devices=[]):  # a network is made before it gets its weights
             return restore(content, weights)
     except (
-        LookupError, TypeError, ValueError, RuntimeError, AttributeError, SafetensorError,
+        LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError,
+        MemoryError, SafetensorError,
     ) as error:  # fmt: skip
         raise RunError(f"{path} is damaged: {_first_line(error)}") from error
 

@@ -29,10 +29,12 @@ from ...tasks.own.columns import Columns
 from ...tasks.own.files import stream
 from ...tasks.series import Floats, SeriesReader, SeriesSet
 from ..checkpoint import load_weights
-from ..config import TableConfig, config_of
+from ..config import TableConfig, config_in
 from ..run import load
 
 READERS: dict[str, type[Any]] = {"series": SeriesReader, "images": ImageReader}
+# what building a network raises if its settings or shapes were damaged
+UNBUILT = (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, MemoryError)
 TOGETHER = 256  # cases of a file that are in memory at once
 WEIGHTS = ("best.safetensors", "last.safetensors", "model.safetensors")
 
@@ -195,7 +197,7 @@ def load_run(run: Path | str) -> TrainedModel:
     place = path / ("run.json" if (path / "run.json").is_file() else "config.json")
     if not place.is_file():
         raise RunError(f"{path} has no config.json; expected the folder of a finished run")
-    config = config_of(read_object(place))
+    config = config_in(place)
     if isinstance(config, TableConfig):
         from .table import load_table
 
@@ -204,8 +206,14 @@ def load_run(run: Path | str) -> TrainedModel:
         raise RunError(f"{path} is a run of {config.task}; expected one of classes or numbers")
     weights = stored_weights(path)
     reader = _reader(path, config)
-    with torch.random.fork_rng(devices=[]):  # its random weights are replaced at once
-        module = get_task(config.task).model(config, reader.shape)
+    try:
+        with torch.random.fork_rng(devices=[]):  # its random weights are replaced at once
+            module = get_task(config.task).model(config, reader.shape)
+    except RunError:
+        raise
+    except UNBUILT as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise RunError(f"{path} is damaged: its model cannot be built: {reason}") from error
     load_weights(module, weights)
     return TrainedModel(path, config, reader, module.eval())
 
@@ -228,7 +236,7 @@ def _reader(path: Path, config: RunConfig) -> Any:
         raise RunError(f"{path} is a run of {config.task}; expected one of series or images")
     try:
         return READERS[stored["reads"]].from_dict(stored)
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise RunError(f"{path / 'reader.json'} is damaged: {error!r}") from error
 
 
