@@ -98,7 +98,7 @@ def _launch(config: EngineConfig, devices: int, nodes: int, environment: Any = N
     return fabric
 
 
-def _without_buffers() -> dict[str, bool]:
+def _without_buffers() -> dict[str, Any]:
     """The option that leaves buffers alone, by its name in this version of torch."""
     known = inspect.signature(DistributedDataParallel).parameters
     name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
