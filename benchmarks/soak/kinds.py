@@ -16,6 +16,7 @@ from torch import nn
 
 import primal_attention as pa
 from primal_attention.convert.opening import read_batches
+from primal_attention.runs.extras import is_installed
 from primal_attention.tasks.events.files import read_table as read_events
 from primal_attention.tasks.language.text import read_text
 from primal_attention.tasks.lra import listops, retrieval
@@ -195,6 +196,8 @@ KINDS: dict[str, Kind] = {
     "converted": Kind(("converted/conversion.json", "converted/weights.safetensors"), _converted,
                       lambda f: pa.load(f / "converted", _encoder())),
 }  # fmt: skip
+if not is_installed("h5py"):
+    KINDS = {name: kind for name, kind in KINDS.items() if kind.make is not _episodes}
 
 
 def copies(kind: Kind, folder: Path) -> None:

@@ -18,8 +18,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
-from torch.nn.parallel import DistributedDataParallel
-
 from ..runs.errors import RunError
 from ..runs.extras import needs_extra
 from .config import EngineConfig
@@ -100,6 +98,8 @@ def _launch(config: EngineConfig, devices: int, nodes: int, environment: Any = N
 
 def _without_buffers() -> dict[str, Any]:
     """The option that leaves buffers alone, by its name in this version of torch."""
+    from torch.nn.parallel import DistributedDataParallel
+
     known = inspect.signature(DistributedDataParallel).parameters
     name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
     return {name: False}
