@@ -103,8 +103,8 @@ def _row(name: str, rows: dict[int, dict[str, Any]], nothing: dict[int, dict[str
         for seed in sorted(rows.keys() & nothing.keys())
     ]
     mean, _, interval = mean_interval(gains or [0.0])
-    low, high = interval or (mean, mean)
-    gain = "" if name == NOTHING else f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
+    within = "" if interval is None else f" ({interval[0]:+.1f} to {interval[1]:+.1f})"
+    gain = "" if name == NOTHING else f"{mean:+.1f}{within}"
     one = next(iter(rows.values()))
     seconds = fmean(row["seconds"] for row in rows.values())
     each = ", ".join(f"{accuracy:.1f}" for accuracy in own)
