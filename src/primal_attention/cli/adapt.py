@@ -37,6 +37,14 @@ def adapt(
     layers: Annotated[
         str, typer.Option(help="last, all, an index, a slice -4: or a regular expression.")
     ] = "last",
+    count: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Of these, so many: those that change the model's outputs least, by measurement.",
+            show_default="all of them",
+        ),
+    ] = None,
     attention: Annotated[str, typer.Option(help="An attention of `primal list`.")] = "primal",
     rank: Annotated[
         int | None,
@@ -51,7 +59,7 @@ def adapt(
     ] = None,
     layerwise: Annotated[
         int, typer.Option(help="Steps of each layer against its original, first.", min=0)
-    ] = 50,
+    ] = 300,
     steps: Annotated[
         int, typer.Option(help="Steps of the whole model against the original.", min=0)
     ] = 500,
@@ -107,8 +115,8 @@ def adapt(
             display.say_seldom(f"step {step} of {steps}: {text}", at_once=step in (0, steps))
 
         found = adapt_(
-            opened, inputs, layers=parse_layers(layers), settings=settings, folder=out, tell=tell,
-            **options,
+            opened, inputs, layers=parse_layers(layers), count=count, settings=settings,
+            folder=out, tell=tell, **options,
         )  # fmt: skip
     save_pretrained(opened, out, figures=_figures(found))
     if Path(model).exists():

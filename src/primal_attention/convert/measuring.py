@@ -16,27 +16,30 @@ from ..adapters.converted import converted_layers, evaluation
 from ..analysis.spectra import Spectrum, spectrum
 from ..theory.seeds import seeded
 from .apply import convert_
-from .distill import distill_, taught_by_originals, without_dropout
+from .distill import distill_, without_dropout
+from .lessons import taught_by_originals
 from .matching import Pair, block_of
 from .planning import Measured, Plan, Row, plan
 from .sites import paths
 
-STEPS = 30  # of the short distillation
+STEPS = 100  # of the short distillation
 
 
 def measured_plan(
     model: nn.Module,
     batches: list[Any],
     layers: Any,
-    budget: str | float | None,
-    quality: float | None,
+    choice: tuple[str | float | None, float | None, int | None],
     options: dict[str, Any],
 ) -> Plan:
-    """The plan of `layers` with figures; with a budget or a quality, of those that are chosen,
-    among all attentions unless `layers` says otherwise."""
-    if budget is not None and quality is not None:
-        raise ValueError("budget and quality are both given; expected one of them")
-    choosing = budget is not None or quality is not None
+    """The plan of `layers` with figures; with a budget, a quality or a count, of those that are
+    chosen, among all attentions unless `layers` says otherwise."""
+    budget, quality, count = choice
+    if sum(each is not None for each in choice) > 1:
+        raise ValueError(
+            f"budget, quality and count are {budget}, {quality} and {count}; expected one of them"
+        )
+    choosing = choice != (None, None, None)
     wide = plan(model, "all" if choosing and layers == "last" else layers, **options)
     found = measure(model, batches, wide)
     chosen = {row.name for row in wide.changes}
@@ -45,6 +48,8 @@ def measured_plan(
         chosen = _within_budget(found, total, _factor(budget))
     if quality is not None:
         chosen = _within_quality(found, quality)
+    if count is not None:
+        chosen = _first(found, count)
     rows = tuple(row if row.name in chosen else _unchanged(row) for row in wide.rows)
     return dataclasses.replace(wide, rows=rows, measured=found)
 
@@ -70,11 +75,15 @@ def measure(model: nn.Module, batches: list[Any], wide: Plan) -> dict[str, Measu
             without_dropout(trial, layers), evaluation(model), torch.no_grad(),
             taught_by_originals(others, lambda *call: None),
         ):  # fmt: skip
-            agreed = [float(pair.distance(batch).agreement) for batch in batches]
+            distances = [pair.distance(batch) for batch in batches]
+        agreement, divergence = (
+            sum(float(getattr(each, figure)) for each in distances) / len(distances)
+            for figure in ("agreement", "outputs")
+        )
         row = rows[name]
         rank, tail = _spectrum_of(spectra, name, row)
         saved = row.flops - row.flops_after
-        found[name] = Measured(rank, tail, errors[name], sum(agreed) / len(agreed), saved)
+        found[name] = Measured(rank, tail, errors[name], agreement, divergence, saved)
     return found
 
 
@@ -132,10 +141,20 @@ def _within_quality(found: Mapping[str, Measured], quality: float) -> set[str]:
     return chosen
 
 
+def _first(found: Mapping[str, Measured], count: int) -> set[str]:
+    cheapest = _cheapest_first(found)
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= len(cheapest):
+        raise ValueError(
+            f"count is {count!r}; expected an integer from 1 to {len(cheapest)}, the attentions "
+            "that a conversion makes cheaper at this length"
+        )
+    return set(cheapest[:count])
+
+
 def _cheapest_first(found: Mapping[str, Measured]) -> list[str]:
-    """By the agreement that is lost for each FLOP that is saved; what saves nothing is left out."""
+    """By the divergence for each FLOP that is saved; what saves nothing is left out."""
     useful = [name for name, each in found.items() if each.saved > 0]
-    return sorted(useful, key=lambda name: (1.0 - found[name].agreement) / found[name].saved)
+    return sorted(useful, key=lambda name: found[name].divergence / found[name].saved)
 
 
 def _factor(budget: str | float) -> float:

@@ -50,12 +50,14 @@ class Measured:
     share of the matrix's variance beyond the leading s directions, which no layer of rank s has
     (NaN where the matrix cannot be read). error: of the new layer against the original, after a
     short distillation. agreement: of the model with the original, if this attention alone is
-    converted. saved: FLOPs of a sequence."""
+    converted, and divergence: how far its outputs then are from the original's (Kullback-Leibler
+    divergence of logits, else relative squared error). saved: FLOPs of a sequence."""
 
     rank: float
     tail: float
     error: float
     agreement: float
+    divergence: float
     saved: int
 
 
@@ -110,6 +112,7 @@ def plan(
     batches: Iterable[Any] | None = None,
     budget: str | float | None = None,
     quality: float | None = None,
+    count: int | None = None,
     **options: Any,
 ) -> Plan:
     """What `convert_` would do to a model: which attentions, with what parameters and cost.
@@ -123,9 +126,10 @@ def plan(
     feature_map, dropout, start; see `Options`.
 
     batches: inputs on which every attention of `layers` is measured (see `Measured`), on a copy of
-    the model. budget="2x" then chooses those that cost least agreement for each FLOP that they
-    save, until the attentions take half of their FLOPs; quality=0.99 as many as leave an agreement
-    of 0.99 with the original, by the sum of their losses.
+    the model. budget="2x" then chooses those whose divergence is least for each FLOP that they
+    save, until the attentions take half of their FLOPs; count=4 the first four of them;
+    quality=0.99 as many as leave an agreement of 0.99 with the original, by the sum of their
+    losses.
 
     Nothing is changed. A conversion changes the function of the model until it is trained.
     """
@@ -135,9 +139,11 @@ def plan(
         from .measuring import measured_plan
 
         kind = {"cross": cross, "length": length, "example": example, **options}
-        return measured_plan(model, list(batches), layers, budget, quality, kind)
-    if budget is not None or quality is not None:
-        raise ValueError("budget or quality is given without batches; expected some to measure on")
+        return measured_plan(model, list(batches), layers, (budget, quality, count), kind)
+    if (budget, quality, count) != (None, None, None):
+        raise ValueError(
+            "budget, quality or count is given without batches; expected some to measure on"
+        )
     asked = Options.of(options)
     sites = find_sites(model, cross=cross)
     chosen = select(sites, layers, model)

@@ -20,7 +20,7 @@ def model():
 
 
 BATCHES = [torch.randn(4, 9, 5, generator=torch.Generator().manual_seed(i)) for i in range(12)]
-SHORT = AdaptSettings(layerwise=4, steps=12, every=4, lr=3e-3)
+SHORT = AdaptSettings(layerwise=4, steps=12, every=4, lr=1e-3)
 
 
 def test_it_becomes_more_like_the_original(model):
@@ -32,7 +32,7 @@ def test_it_becomes_more_like_the_original(model):
     )  # fmt: skip
     assert found.layers == ("1.layers.1.self_attn", "1.layers.2.self_attn")
     assert found.blocks == ("1.layers.1", "1.layers.2")
-    assert [each.step for each in found.history] == [0, 4, 8, 12]
+    assert [each.step for each in found.history] == [0, 0, 4, 8, 12]
     assert found.after.loss < 0.7 * found.before.loss
     assert found.original == pytest.approx(base(BATCHES[0]).mean().item())
     assert heard[-1][:2] == (12, 12)
@@ -42,6 +42,18 @@ def test_it_becomes_more_like_the_original(model):
         assert new.requires_grad
     assert not torch.equal(base[2].weight, model[2].weight)
     assert not model.training
+
+
+def test_only_so_many_those_that_change_the_outputs_least(model):
+    planned = pa.plan(model, batches=BATCHES[1:9], count=2, rank=4)
+    none = AdaptSettings(layerwise=0, steps=0)
+    found = adapt_(
+        copy.deepcopy(model), BATCHES[1:9], held_out=BATCHES[:1], count=2, rank=4, settings=none
+    )
+    assert len(found.layers) == 2
+    assert found.layers == tuple(row.name for row in planned.changes)
+    again = adapt_(model, BATCHES, layers=planned, settings=none)
+    assert again.layers == found.layers
 
 
 def test_an_interrupted_adaptation_ends_as_if_it_had_not_stopped(model, tmp_path):

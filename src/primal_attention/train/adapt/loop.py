@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ...adapters.converted import evaluation
-from ...convert import convert_, converted_layers, distill_, plan
+from ...convert import Plan, convert_, converted_layers, distill_, plan
 from ...convert.examples import call_model
 from ...convert.matching import Pair, block_of
 from ...convert.sites import paths
@@ -26,7 +26,8 @@ from .. import checkpoint
 from .settings import Adaptation, AdaptSettings, Evaluation
 
 Tell = Callable[[int, int, str], None]
-BATCHES = 16  # of the layers' own training
+MEASURED = 8  # batches of a measured plan, at most
+BATCHES = 64  # of the layers' own training, at most
 
 
 def adapt_(
@@ -34,6 +35,7 @@ def adapt_(
     batches: Iterable[Any],
     *,
     layers: Any = "last",
+    count: int | None = None,
     held_out: Iterable[Any] | None = None,
     teacher: nn.Module | None = None,
     quality: Callable[[nn.Module], float] | None = None,
@@ -48,11 +50,12 @@ def adapt_(
         print(found.before.agreement, found.after.agreement)
 
     batches: inputs of the model, as `distill_` takes them. held_out: others, on which it is judged;
-    None takes every tenth of the batches. teacher: the model to become like, by default the model
+    None takes every tenth of the batches. count: only so many attentions, those that `plan` finds
+    to change the outputs least. teacher: the model to become like, by default the model
     as it is now; one that is given stays as it is. A model of which some layers are converted
     already keeps them. quality: a measure of your own, read at every evaluation; nothing is chosen
     by it. folder: checkpoints go there, and an adaptation that was interrupted continues from the
-    last. tell(step, steps, text) hears how far it is. options: those of `convert_`.
+    last. tell(step, steps, text) hears how far it is. layers and options: those of `convert_`.
 
     First every converted layer learns its original's outputs, then the whole model learns the
     teacher's outputs and hidden states, by AdamW without dropout. What the first converted layer
@@ -62,7 +65,10 @@ def adapt_(
     train, judged = _split(list(batches), held_out)
     teacher = copy.deepcopy(model) if teacher is None or teacher is model else teacher
     with seeded(chosen.seed):  # what has no weight to start from is drawn
-        convert_(model, plan(model, layers, **options))
+        if count is not None:  # among all of them, unless layers says otherwise
+            few = train[:: math.ceil(len(train) / MEASURED)]
+            layers, options = plan(model, layers, batches=few, count=count, **options), {}
+        convert_(model, layers if isinstance(layers, Plan) else plan(model, layers, **options))
     names = tuple(paths(model, layer)[0] for layer in converted_layers(model))
     blocks = tuple(dict.fromkeys(map(block_of, names)))
     run = _Run(model, Pair(teacher, model, blocks), train, judged, chosen, quality, tell)
@@ -102,8 +108,10 @@ class _Run:
             self._evaluate(0)
             if settings.layerwise:
                 self.tell(0, settings.steps, "layer by layer")
-                few = self.train[:: max(1, len(self.train) // BATCHES)]  # their errors are read too
-                distill_(self.model, few, steps=settings.layerwise, lr=2e-3)
+                few = self.train[:: math.ceil(len(self.train) / BATCHES)]
+                told = lambda done, layers, text: self.tell(0, settings.steps, text)  # noqa: E731
+                distill_(self.model, few, steps=settings.layerwise, lr=5e-3, tell=told)
+                self._evaluate(0)
         try:
             for parameter in others:  # no gradient is computed for them
                 parameter.requires_grad_(False)

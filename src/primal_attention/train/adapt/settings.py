@@ -15,7 +15,7 @@ class AdaptSettings:
     the batches have labels. every: steps between evaluations; patience: evaluations without a
     better one after which it stops."""
 
-    layerwise: int = 50
+    layerwise: int = 300
     steps: int = 500
     lr: float = 5e-4
     hidden: float = 1.0
@@ -49,8 +49,9 @@ class Evaluation:
 
 @dataclass
 class Adaptation:
-    """What an adaptation did: evaluations from the warm start (step 0) to the end, the step whose
-    weights the model now has, and why it ended."""
+    """What an adaptation did: evaluations from the warm start to the end (step 0 has two: before
+    and after the layers' own training), the step whose weights the model now has, and why it
+    ended."""
 
     layers: tuple[str, ...]
     blocks: tuple[str, ...]
@@ -67,7 +68,8 @@ class Adaptation:
     @property
     def after(self) -> Evaluation:
         """That of the weights that the model has now."""
-        return next(each for each in self.history if each.step == self.best)
+        own = [each for each in self.history if each.step == self.best]
+        return min(own, key=lambda each: each.loss)
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
