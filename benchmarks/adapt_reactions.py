@@ -1,15 +1,17 @@
 """A real pretrained BERT, converted and adapted: masked accuracy on chemical reactions.
 
     python benchmarks/adapt_reactions.py --model FOLDER --data FOLDER --layers 1 4 6 12
+    python benchmarks/adapt_reactions.py --model FOLDER --data FOLDER --layers 4 --choose plan
 
 --model: the folder `bert_pretrained` in the wheel `rxnfp` 0.1.0 (`pip download --no-deps rxnfp`;
 12 layers, width 256, a masked language model of reaction SMILES). --data: a folder with
 `uspto50k_a.tsv.gz` and `uspto50k_b.tsv.gz`, which have a column `reaction`. Part a is learned from
 without any label, every tenth batch of it is held out to stop by; part b is read once, at the end.
-15 % of the tokens are masked. Silenced: the same attentions give nothing but their output bias.
+15 % of the tokens are masked. --choose: the last layers, those of a measured plan, or layers drawn
+by the seed. Silenced: the same attentions give nothing but their output bias.
 
-Every line is written to `benchmarks/results/adapt_reactions.jsonl`. A run that is interrupted
-continues from `--work`, started by the same command.
+Every line is written to `benchmarks/results/adapt_reactions.jsonl`, and what is there is not run
+again. A run that is interrupted continues from `--work`, started by the same command.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import argparse
 import copy
 import csv
 import gzip
+import itertools
 import json
 import os
 import random
@@ -93,12 +96,25 @@ def accuracy(model: nn.Module, inputs: list[dict[str, Tensor]], answers: list[Te
     return right / total
 
 
-def silenced(model: nn.Module, layers: slice) -> nn.Module:
+def silenced(model: nn.Module, layers: list[int]) -> nn.Module:
     """The dumb baseline: these attentions see nothing."""
     quiet: Any = copy.deepcopy(model)
-    for block in quiet.bert.encoder.layer[layers]:
-        block.attention.output.dense.weight.data.zero_()
+    for place in layers:
+        quiet.bert.encoder.layer[place].attention.output.dense.weight.data.zero_()
     return quiet
+
+
+def chosen(
+    model: Any, how: str, count: int, inputs: list[Any], seed: int, options: dict[str, Any]
+) -> list[int]:
+    """The layers to convert, by number."""
+    every = list(range(len(model.bert.encoder.layer)))
+    if how == "last" or count == len(every):
+        return every[-count:]
+    if how == "random":
+        return sorted(random.Random(f"{seed} {count}").sample(every, count))
+    planned = pa.plan(model, batches=inputs[:8], count=count, **options)
+    return [int(row.name.split("layer.")[1].split(".")[0]) for row in planned.changes]
 
 
 def main() -> None:
@@ -106,10 +122,12 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--layers", type=int, nargs="+", default=[1, 4, 6, 12])
-    parser.add_argument("--rank", type=int, default=64)
-    parser.add_argument("--feature-map", default="cosine")
-    parser.add_argument("--steps", type=int, default=1500)
-    parser.add_argument("--layerwise", type=int, default=50)
+    parser.add_argument("--choose", nargs="+", default=["last"], choices=["last", "plan", "random"])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--rank", type=int, default=32)
+    parser.add_argument("--feature-map", default="elu")
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--layerwise", type=int, default=300)
     parser.add_argument("--lr", type=float, default=5e-4)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--train", type=int, default=5001, help="reactions of part a")
@@ -125,25 +143,31 @@ def main() -> None:
     part_b = read(asked.data / "uspto50k_b.tsv.gz", vocabulary, asked.test)
     learned, _ = batches(part_a, asked.batch_size, vocabulary, seed=1)
     test = batches(part_b, 32, vocabulary, seed=2)
-    original = accuracy(base, *test)
-    settings = AdaptSettings(
-        steps=asked.steps, layerwise=asked.layerwise, lr=asked.lr, every=asked.every
-    )
-    for count in asked.layers:
-        place, start = slice(-count, None), time.process_time()
+    options = {"rank": asked.rank, "feature_map": asked.feature_map}
+    for count, how, seed in itertools.product(asked.layers, asked.choose, asked.seeds):
+        settings = AdaptSettings(
+            steps=asked.steps, layerwise=asked.layerwise, lr=asked.lr, every=asked.every, seed=seed
+        )
+        case = {
+            "layers": count, "choose": how, "seed": seed, **options, "steps": asked.steps,
+            "layerwise": asked.layerwise, "train": len(part_a), "test": len(part_b),
+        }  # fmt: skip
+        if any(case.items() <= line.items() for line in finished()):
+            continue
+        start = time.process_time()
+        which = chosen(base, how, count, learned, seed, options)
         model = copy.deepcopy(base)
-        options = {"rank": asked.rank, "feature_map": asked.feature_map}
+        place = rf"layer\.({'|'.join(map(str, which))})\."
         converted = pa.convert_(copy.deepcopy(base), layers=place, **options)
-        folder = asked.work / f"{count}-{asked.feature_map}-{asked.rank}-{asked.steps}"
+        name = f"{count}-{how}-{seed}-{asked.feature_map}-{asked.rank}-{asked.steps}"
         found = pa.adapt_(
-            model, learned, layers=place, settings=settings, folder=folder,
+            model, learned, layers=place, settings=settings, folder=asked.work / name,
             tell=lambda step, steps, text: print(f"{step}/{steps} {text}", flush=True),
             **options,
         )  # fmt: skip
         line = {
-            "layers": count, **options, "steps": asked.steps, "best": found.best,
-            "train": len(part_a), "test": len(part_b), "original": original,
-            "silenced": accuracy(silenced(base, place), *test),
+            **case, "which": which, "best": found.best, "original": accuracy(base, *test),
+            "silenced": accuracy(silenced(base, which), *test),
             "converted": accuracy(converted, *test), "adapted": accuracy(model, *test),
             "agreement held out": found.after.agreement,
             "CPU seconds": round(time.process_time() - start),
@@ -151,6 +175,12 @@ def main() -> None:
         print(json.dumps(line), flush=True)
         with open(RESULTS, "a") as file:
             file.write(json.dumps(line) + "\n")
+
+
+def finished() -> list[dict[str, Any]]:
+    return (
+        [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    )
 
 
 if __name__ == "__main__":
