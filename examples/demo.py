@@ -1,6 +1,6 @@
-"""What primal attention is for, in four or five minutes: the same time for every attention.
+"""What primal attention is for, in about three minutes: the same time for every attention.
 
-    make demo          (or: python examples/demo.py --seconds 40)
+    make demo          (or: python examples/demo.py --seconds 30)
 
 1. **Look-up.** One position among 2,048 holds the answer to a question, and nothing but its key
    tells which. Four small networks, equal but for their attention, learn for the same seconds of
@@ -53,7 +53,7 @@ RIVALS = (
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("runs/demo"))
-    parser.add_argument("--seconds", type=float, default=40.0, help="of each attention")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of each attention")
     parser.add_argument("--length", type=int, default=2048, help="of the look-up")
     parser.add_argument("--batch-size", type=int, default=2)
     parser.add_argument("--queries", type=int, default=32)
@@ -71,11 +71,18 @@ def main() -> int:
         print("   one processor for every attention")
         with ThreadPoolExecutor(given.workers) as pool:
             learned = dict(pool.map(lambda rival: (rival.name, learn(rival, given, out)), RIVALS))
-        print("\n2. Memory of a training step of one layer against the length")
-        memory = measure(out)
-        print(f"\n3. A real set: {TASK}")
-        with ThreadPoolExecutor(given.workers) as pool:
-            real = dict(pool.map(lambda rival: (rival.name, train(rival, given, out)), RIVALS))
+        with ThreadPoolExecutor(max(1, given.workers - 1)) as pool:  # beside the memory
+            training = pool.map(lambda rival: (rival.name, train(rival, given, out)), RIVALS)
+            print("\n2. Memory of a training step of one layer against the length")
+            try:
+                memory = measure(out)
+                print(f"\n3. A real set: {TASK}")
+                real = dict(training)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        for name, result in real.items():
+            print(f"   {name:8} {100 * result['accuracy']:5.1f} % in {result['seconds']:.0f} s")
     except KeyboardInterrupt:
         print(f"\nstopped; what was found so far lies in {out}", file=sys.stderr)
         return 130
@@ -215,9 +222,6 @@ def train(rival: Rival, given: argparse.Namespace, out: Path) -> dict[str, Any]:
     )
     done.check_returncode()
     result: dict[str, Any] = json.loads(done.stdout)
-    text = f"{100 * result['accuracy']:5.1f} % in {result['seconds']:.0f} s"
-    with _printing:
-        print(f"   {rival.name:8} {text}", flush=True)
     return result
 
 

@@ -1,0 +1,151 @@
+"""Fine-tuning after a conversion: classes of chemical reactions, original against converted.
+
+    python benchmarks/adapt_classes.py --model FOLDER --data FOLDER --layers 6 --seeds 0 1 2
+
+--model and --data as in `adapt_reactions.py`; the files have a column `class`, 1 to 10. The
+pretrained BERT gets a new head and learns the classes of part a; part b is read once, at the end.
+Original: as it is. Converted: the attentions of a measured plan are converted, and each learns its
+original's outputs on 64 batches of part a, without labels, before the same fine-tuning. Silenced:
+the same attentions give nothing but their output bias. Majority: the most frequent class.
+
+Every line is written to `benchmarks/results/adapt_classes.jsonl`, and what is there is not run
+again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import csv
+import gzip
+import json
+import os
+import random
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+from adapt_reactions import LONGEST, TOKENS
+from torch import Tensor, nn
+from transformers import BertForSequenceClassification
+
+import primal_attention as pa
+from primal_attention.convert import distill_
+
+RESULTS = Path(__file__).parent / "results" / "adapt_classes.jsonl"
+Batch = dict[str, Tensor]
+
+
+def read(path: Path, vocabulary: dict[str, int], count: int) -> list[tuple[list[int], int]]:
+    """Token numbers and class of the first reactions of a part."""
+    with gzip.open(path, "rt") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))[:count]
+    unknown = vocabulary["[UNK]"]
+    found = []
+    for row in rows:
+        words = ["[CLS]", *TOKENS.findall(row["reaction"]), "[SEP]"]
+        found.append(([vocabulary.get(word, unknown) for word in words], int(row["class"]) - 1))
+    return [(ids, label) for ids, label in found if len(ids) <= LONGEST]
+
+
+def batches(cases: list[tuple[list[int], int]], size: int) -> list[Batch]:
+    """Of similar lengths."""
+    ordered = sorted(cases, key=lambda case: len(case[0]))
+    made = []
+    for start in range(0, len(ordered), size):
+        part = ordered[start : start + size]
+        ids = nn.utils.rnn.pad_sequence([torch.tensor(each) for each, _ in part], batch_first=True)
+        mask = nn.utils.rnn.pad_sequence(
+            [torch.ones(len(each), dtype=torch.long) for each, _ in part], batch_first=True
+        )
+        labels = torch.tensor([label for _, label in part])
+        made.append({"input_ids": ids, "attention_mask": mask, "labels": labels})
+    return made
+
+
+def fine_tune(model: Any, train: list[Batch], steps: int, lr: float, seed: int) -> None:
+    torch.manual_seed(seed)
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, total_steps=steps, pct_start=0.1)
+    order: list[int] = []
+    draw = random.Random(seed)
+    for _ in range(steps):
+        order = order or draw.sample(range(len(train)), len(train))
+        loss = model(**train[order.pop()]).loss
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+
+
+@torch.no_grad()
+def accuracy(model: Any, test: list[Batch]) -> float:
+    model.eval()
+    right = sum(int((model(**b).logits.argmax(-1) == b["labels"]).sum()) for b in test)
+    return right / sum(len(b["labels"]) for b in test)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--models", nargs="+", default=["original", "converted", "silenced"])
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--lr", type=float, default=2e-4)
+    parser.add_argument("--test", type=int, default=5001, help="reactions of part b")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    lines = (asked.model / "vocab.txt").read_text().splitlines()
+    vocabulary = {word: number for number, word in enumerate(lines)}
+    part_a = read(asked.data / "uspto50k_a.tsv.gz", vocabulary, 5001)
+    part_b = read(asked.data / "uspto50k_b.tsv.gz", vocabulary, asked.test)
+    train, test = batches(part_a, 16), batches(part_b, 32)
+    often = Counter(label for _, label in part_a).most_common(1)[0][0]
+    majority = sum(label == often for _, label in part_b) / len(part_b)
+    inputs = [{name: b[name] for name in ("input_ids", "attention_mask")} for b in train[::4]][:64]
+    known = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    for seed in asked.seeds:
+        torch.manual_seed(seed)
+        base: Any = BertForSequenceClassification.from_pretrained(
+            asked.model, num_labels=10, weights_only=True
+        ).eval()
+        for kind in asked.models:
+            case = {
+                "model": kind, "layers": asked.layers, "seed": seed, "steps": asked.steps,
+                "lr": asked.lr, "test": len(part_b),
+            }  # fmt: skip
+            if any(case.items() <= json.loads(line).items() for line in known):
+                continue
+            start = time.process_time()
+            model = copy.deepcopy(base)
+            which: list[int] = []
+            if kind != "original":
+                # by the hidden states: the head knows nothing yet
+                planned = pa.plan(model.bert, batches=inputs[::8], count=asked.layers)
+                which = [int(row.name.split("layer.")[1].split(".")[0]) for row in planned.changes]
+            if kind == "converted":
+                pa.convert_(model, layers=rf"layer\.({'|'.join(map(str, which))})\.")
+                distill_(model, inputs, steps=300, lr=5e-3)
+            for place in which if kind == "silenced" else ():
+                dense = model.bert.encoder.layer[place].attention.output.dense
+                dense.weight.requires_grad_(False).zero_()
+            fine_tune(model, train, asked.steps, asked.lr, seed)
+            line = {
+                **case, "which": which, "accuracy": accuracy(model, test), "majority": majority,
+                "CPU seconds": round(time.process_time() - start),
+            }  # fmt: skip
+            print(json.dumps(line), flush=True)
+            with open(RESULTS, "a") as file:
+                file.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    main()
