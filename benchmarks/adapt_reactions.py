@@ -133,6 +133,7 @@ def main() -> None:
     parser.add_argument("--train", type=int, default=5001, help="reactions of part a")
     parser.add_argument("--test", type=int, default=5001, help="reactions of part b")
     parser.add_argument("--every", type=int, default=100)
+    parser.add_argument("--one-by-one", action="store_true", help="from the end, equal steps each")
     parser.add_argument("--work", type=Path, default=Path("adapted"))
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -145,12 +146,15 @@ def main() -> None:
     test = batches(part_b, 32, vocabulary, seed=2)
     options = {"rank": asked.rank, "feature_map": asked.feature_map}
     for count, how, seed in itertools.product(asked.layers, asked.choose, asked.seeds):
+        turns = count if asked.one_by_one else 1
         settings = AdaptSettings(
-            steps=asked.steps, layerwise=asked.layerwise, lr=asked.lr, every=asked.every, seed=seed
-        )
+            steps=asked.steps // turns, layerwise=asked.layerwise, lr=asked.lr,
+            every=asked.every // turns, seed=seed,
+        )  # fmt: skip
         case = {
-            "layers": count, "choose": how, "seed": seed, **options, "steps": asked.steps,
-            "layerwise": asked.layerwise, "train": len(part_a), "test": len(part_b),
+            "layers": count, "choose": how, "turns": turns, "seed": seed, **options,
+            "steps": asked.steps, "layerwise": asked.layerwise, "train": len(part_a),
+            "test": len(part_b),
         }  # fmt: skip
         if any(case.items() <= line.items() for line in finished()):
             continue
@@ -159,12 +163,14 @@ def main() -> None:
         model = copy.deepcopy(base)
         place = rf"layer\.({'|'.join(map(str, which))})\."
         converted = pa.convert_(copy.deepcopy(base), layers=place, **options)
-        name = f"{count}-{how}-{seed}-{asked.feature_map}-{asked.rank}-{asked.steps}"
-        found = pa.adapt_(
-            model, learned, layers=place, settings=settings, folder=asked.work / name,
-            tell=lambda step, steps, text: print(f"{step}/{steps} {text}", flush=True),
-            **options,
-        )  # fmt: skip
+        for turn in range(turns):
+            last = rf"layer\.{which[-1 - turn]}\." if asked.one_by_one else place
+            name = f"{count}-{how}-{turn}-{seed}-{asked.feature_map}-{asked.rank}-{asked.steps}"
+            found = pa.adapt_(
+                model, learned, layers=last, settings=settings, folder=asked.work / name,
+                teacher=base, **options,
+                tell=lambda step, steps, text: print(f"{step}/{steps} {text}", flush=True),
+            )  # fmt: skip
         line = {
             **case, "which": which, "best": found.best, "original": accuracy(base, *test),
             "silenced": accuracy(silenced(base, which), *test),

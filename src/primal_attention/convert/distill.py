@@ -29,6 +29,7 @@ def distill_(
     model: nn.Module,
     batches: Iterable[Any],
     *,
+    only: Iterable[Converted] | None = None,
     steps: int = 100,
     lr: float = 3e-3,
     tell: Callable[[int, int, str], None] | None = None,
@@ -39,6 +40,7 @@ def distill_(
     runs over them with its originals, and what each of them was asked and answered is kept; then
     each layer learns from that, by itself, one batch a step: a step costs that layer, not the
     model. Adam, with a learning rate that falls linearly to zero. Padding does not count.
+    only: some of the converted layers; None is all of them.
     tell(layer, layers, text) hears of every layer that is done.
     """
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
@@ -47,14 +49,15 @@ def distill_(
     if not inputs:
         raise ValueError("batches is empty; expected at least one input of the model")
     layers = expect_converted(model, originals=True)
+    learning = layers if only is None else list(only)
     rows = []
     with without_dropout(model, layers):
-        for layer, heard in lessons(model, layers, inputs):
+        for layer, heard in lessons(model, layers, inputs, learning):
             before = _error(layer, heard)
             after = _teach(layer, heard, steps, lr) if steps else before
             rows.append(Distilled(paths(model, layer)[0], before, after))
             if tell is not None:
-                tell(len(rows), len(layers), f"{rows[-1].name}: {before:.3f} -> {after:.3f}")
+                tell(len(rows), len(learning), f"{rows[-1].name}: {before:.3f} -> {after:.3f}")
     return rows
 
 

@@ -39,16 +39,20 @@ class Lesson(NamedTuple):
 
 
 def lessons(
-    model: nn.Module, layers: Sequence[Converted], batches: Sequence[Any]
+    model: nn.Module,
+    layers: Sequence[Converted],
+    batches: Sequence[Any],
+    learning: Sequence[Converted],
 ) -> Iterator[tuple[Converted, list[list[Lesson]]]]:
-    """Each converted layer with the lessons of every batch (several, if a layer is used in several
-    places). The model runs with all originals; about a gigabyte of recordings is held at a time."""
-    first = _record(model, layers, batches[:1], layers)
+    """Each layer that is learning with the lessons of every batch (several, if it is used in
+    several places). The model runs with the originals of all `layers`; about a gigabyte of
+    recordings is held at a time."""
+    first = _record(model, layers, batches[:1], learning)
     size = sum(lesson.bytes for heard in first.values() for each in heard for lesson in each)
-    count = max(1, int(GIGABYTE * len(layers) / max(1, size * len(batches))))
-    for start in range(0, len(layers), count):
-        part = layers[start : start + count]
-        whole = len(batches) == 1 and len(part) == len(layers)
+    count = max(1, int(GIGABYTE * len(learning) / max(1, size * len(batches))))
+    for start in range(0, len(learning), count):
+        part = learning[start : start + count]
+        whole = len(batches) == 1 and len(part) == len(learning)
         yield from (first if whole else _record(model, layers, batches, part)).items()
 
 

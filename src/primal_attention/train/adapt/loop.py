@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...adapters.converted import evaluation
+from ...adapters.converted import Converted, evaluation
 from ...convert import Plan, convert_, converted_layers, distill_, plan
 from ...convert.examples import call_model
 from ...convert.matching import Pair, block_of
@@ -64,6 +64,7 @@ def adapt_(
     chosen = settings or AdaptSettings()
     train, judged = _split(list(batches), held_out)
     teacher = copy.deepcopy(model) if teacher is None or teacher is model else teacher
+    old = set(converted_layers(model))
     with seeded(chosen.seed):  # what has no weight to start from is drawn
         if count is not None:  # among all of them, unless layers says otherwise
             few = train[:: math.ceil(len(train) / MEASURED)]
@@ -72,6 +73,7 @@ def adapt_(
     names = tuple(paths(model, layer)[0] for layer in converted_layers(model))
     blocks = tuple(dict.fromkeys(map(block_of, names)))
     run = _Run(model, Pair(teacher, model, blocks), train, judged, chosen, quality, tell)
+    run.new = [layer for layer in converted_layers(model) if layer not in old]
     with evaluation(model), evaluation(teacher):
         found = run(names, None if folder is None else Path(folder) / "checkpoints")
     return found
@@ -93,6 +95,7 @@ class _Run:
         self.tell = tell or (lambda step, steps, text: None)
         self.found = Adaptation((), pair.blocks)
         self.best: dict[str, Tensor] = {}
+        self.new: list[Converted] = []  # the layers that are converted now
 
     def __call__(self, names: tuple[str, ...], folder: Path | None) -> Adaptation:
         settings = self.settings
@@ -110,7 +113,9 @@ class _Run:
                 self.tell(0, settings.steps, "layer by layer")
                 few = self.train[:: math.ceil(len(self.train) / BATCHES)]
                 told = lambda done, layers, text: self.tell(0, settings.steps, text)  # noqa: E731
-                distill_(self.model, few, steps=settings.layerwise, lr=5e-3, tell=told)
+                distill_(
+                    self.model, few, only=self.new, steps=settings.layerwise, lr=5e-3, tell=told
+                )
                 self._evaluate(0)
         try:
             for parameter in others:  # no gradient is computed for them
