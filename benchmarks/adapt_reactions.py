@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--feature-map", default="elu")
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--layerwise", type=int, default=300)
-    parser.add_argument("--lr", type=float, default=5e-4)
+    parser.add_argument("--lr", type=float, default=1e-4)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--train", type=int, default=5001, help="reactions of part a")
     parser.add_argument("--test", type=int, default=5001, help="reactions of part b")
@@ -153,7 +153,7 @@ def main() -> None:
         )  # fmt: skip
         case = {
             "layers": count, "choose": how, "turns": turns, "seed": seed, **options,
-            "steps": asked.steps, "layerwise": asked.layerwise, "train": len(part_a),
+            "steps": asked.steps, "lr": asked.lr, "layerwise": asked.layerwise, "train": len(part_a),
             "test": len(part_b),
         }  # fmt: skip
         if any(case.items() <= line.items() for line in finished()):
@@ -165,7 +165,7 @@ def main() -> None:
         converted = pa.convert_(copy.deepcopy(base), layers=place, **options)
         for turn in range(turns):
             last = rf"layer\.{which[-1 - turn]}\." if asked.one_by_one else place
-            name = f"{count}-{how}-{turn}-{seed}-{asked.feature_map}-{asked.rank}-{asked.steps}"
+            name = f"{count}-{how}-{turn}-{seed}-{asked.feature_map}-{asked.rank}-{asked.steps}-{asked.lr}"
             found = pa.adapt_(
                 model, learned, layers=last, settings=settings, folder=asked.work / name,
                 teacher=base, **options,

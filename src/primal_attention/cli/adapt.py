@@ -63,7 +63,7 @@ def adapt(
     steps: Annotated[
         int, typer.Option(help="Steps of the whole model against the original.", min=0)
     ] = 500,
-    lr: Annotated[float, typer.Option(help="Learning rate.")] = 5e-4,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-4,
     every: Annotated[int, typer.Option(help="Steps between evaluations.", min=1)] = 50,
     patience: Annotated[
         int, typer.Option(help="Evaluations without a better one, then it stops.", min=1)

@@ -17,7 +17,7 @@ class AdaptSettings:
 
     layerwise: int = 300
     steps: int = 500
-    lr: float = 5e-4
+    lr: float = 1e-4
     hidden: float = 1.0
     task: float = 0.0
     every: int = 50
