@@ -153,8 +153,8 @@ def main() -> None:
         )  # fmt: skip
         case = {
             "layers": count, "choose": how, "turns": turns, "seed": seed, **options,
-            "steps": asked.steps, "lr": asked.lr, "layerwise": asked.layerwise, "train": len(part_a),
-            "test": len(part_b),
+            "steps": asked.steps, "lr": asked.lr, "layerwise": asked.layerwise,
+            "train": len(part_a), "test": len(part_b),
         }  # fmt: skip
         if any(case.items() <= line.items() for line in finished()):
             continue
@@ -165,7 +165,8 @@ def main() -> None:
         converted = pa.convert_(copy.deepcopy(base), layers=place, **options)
         for turn in range(turns):
             last = rf"layer\.{which[-1 - turn]}\." if asked.one_by_one else place
-            name = f"{count}-{how}-{turn}-{seed}-{asked.feature_map}-{asked.rank}-{asked.steps}-{asked.lr}"
+            named = (count, how, turn, seed, *options.values(), asked.steps, asked.lr)
+            name = "-".join(map(str, named))
             found = pa.adapt_(
                 model, learned, layers=last, settings=settings, folder=asked.work / name,
                 teacher=base, **options,
