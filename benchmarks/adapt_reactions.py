@@ -2,6 +2,7 @@
 
     python benchmarks/adapt_reactions.py --model FOLDER --data FOLDER --layers 1 4 6 12
     python benchmarks/adapt_reactions.py --model FOLDER --data FOLDER --layers 4 --choose plan
+    python benchmarks/adapt_reactions.py --model FOLDER --data FOLDER --train 1000 --write a.npz
 
 --model: the folder `bert_pretrained` in the wheel `rxnfp` 0.1.0 (`pip download --no-deps rxnfp`;
 12 layers, width 256, a masked language model of reaction SMILES). --data: a folder with
@@ -31,6 +32,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import BertForMaskedLM
@@ -134,6 +136,7 @@ def main() -> None:
     parser.add_argument("--test", type=int, default=5001, help="reactions of part b")
     parser.add_argument("--every", type=int, default=100)
     parser.add_argument("--one-by-one", action="store_true", help="from the end, equal steps each")
+    parser.add_argument("--write", type=Path, help="only write part a as batches: FILE.npz")
     parser.add_argument("--work", type=Path, default=Path("adapted"))
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -143,6 +146,11 @@ def main() -> None:
     part_a = read(asked.data / "uspto50k_a.tsv.gz", vocabulary, asked.train)
     part_b = read(asked.data / "uspto50k_b.tsv.gz", vocabulary, asked.test)
     learned, _ = batches(part_a, asked.batch_size, vocabulary, seed=1)
+    if asked.write is not None:
+        whole, _ = batches(part_a, len(part_a), vocabulary, seed=1)
+        order = torch.randperm(len(part_a), generator=torch.Generator().manual_seed(1))
+        np.savez_compressed(asked.write, **{name: t[order].numpy() for name, t in whole[0].items()})
+        return
     test = batches(part_b, 32, vocabulary, seed=2)
     options = {"rank": asked.rank, "feature_map": asked.feature_map}
     for count, how, seed in itertools.product(asked.layers, asked.choose, asked.seeds):

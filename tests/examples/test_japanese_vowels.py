@@ -29,6 +29,8 @@ def start(out, **options):
         text=True,
         env=environment,
         start_new_session=True,
+        # ignored in what a shell started in the background, and inherited
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **options,
     )
 
