@@ -46,6 +46,7 @@ ATTENTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "linear": (("linear", "linear"), {}),
     "lka, then primal tied, elu": (("lka", "primal"), {"weights": "tied", "feature_map": "elu"}),
     "primal tied, cosine": (("primal", "primal"), {"weights": "tied", "feature_map": "cosine"}),
+    "primal tied, softmax": (("primal", "primal"), {"weights": "tied", "feature_map": "softmax"}),
     "primal free, cosine": (("primal", "primal"), {"weights": "free", "feature_map": "cosine"}),
     "primal data, cosine": (("primal", "primal"), {"weights": "data", "feature_map": "cosine"}),
 }

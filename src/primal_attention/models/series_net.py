@@ -86,7 +86,7 @@ class SeriesNet(nn.Module):
         self.encoder = make_encoder(
             attention, attention_options, width=width, heads=heads, feedforward=feedforward,
             activation=nn.GELU(), dropout=dropout, norm="pre",
-            primal={"feature_map": "cosine"},  # by folds of training sets, one seed
+            primal={"feature_map": "softmax"},  # by validation cases of training sets, three seeds
             settings={"max_length": tokens}, **place,
         )  # fmt: skip
         self.dropout = Dropout(dropout)

@@ -10,7 +10,7 @@ NET: dict[str, Any] = {
     "model": "net",
     "norm": "pre",
     "weights": "tied",
-    "feature_map": "cosine",
+    "feature_map": "softmax",
     "rank": 8,
     "eta": 0.1,
     "width": 64,

@@ -40,7 +40,7 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
         attention: str | Sequence[str] = "primal",
         layers: int = 2,
         weights: str = "tied",
-        feature_map: str = "cosine",
+        feature_map: str = "softmax",
         rank: int | None = None,
         rank_multi: int = 10,
         anchor_rule: str = "sample",
