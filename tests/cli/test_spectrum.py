@@ -152,7 +152,7 @@ def test_flow_between_parts_of_a_series(trained, show, monkeypatch):
     assert done.exit_code == 0, done.output
     flow = json.loads(done.output)["flow"]
     assert flow["groups"] == ["0", "1", "2"]
-    assert [one["measure"] for one in flow["layers"]] == ["mass", "energy"]
+    assert [one["measure"] for one in flow["layers"]] == ["mass", "mass"]
     assert "0 -> 1" in show(trained, "--inputs", 2, "--groups", 2).output
     wrong = show(trained, "--inputs", 2, "--groups", "[SEP]")
     assert isinstance(wrong.exception, RunError)

@@ -141,7 +141,8 @@ def test_a_process_that_dies_ends_the_run(tmp_path):
             if event.step == 1:
                 for child in Path("/proc/self/task").glob("*/children"):
                     for pid in child.read_text().split():
-                        os.kill(int(pid), signal.SIGKILL)
+                        if launch.HELPER in Path(f"/proc/{pid}/cmdline").read_text():
+                            os.kill(int(pid), signal.SIGKILL)
 
     with pytest.raises(RunError, match="a process of the run ended: "):
         train(settings(devices=2), root=tmp_path, observer=Murderer())

@@ -34,10 +34,10 @@ class SeriesNet(nn.Module):
     """Logits of time series (B, N, channels) of up to `max_length` positions.
 
     `attention` names the attention of every layer, first layer first, `attention_options` are those
-    of each NAME, as in `SequenceClassifier`; where they do not say, primal layers have cosine
-    features and half the width of a head as rank. In evaluation a series gives the same logits
-    alone and padded in a batch, wherever the padding stands; in training the batch norm sees all
-    valid positions of the batch and no padding.
+    of each NAME, as in `SequenceClassifier`; where they do not say, primal layers have two-sided
+    softmax features and half the width of a head as rank. In evaluation a series gives the same
+    logits alone and padded in a batch, wherever the padding stands; in training the batch norm sees
+    all valid positions of the batch and no padding.
     """
 
     def __init__(
