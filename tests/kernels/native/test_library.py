@@ -142,6 +142,7 @@ def test_both_sides_know_the_same_call():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # the compiler is slow with sanitizers
 def test_sanitizers(tmp_path):
     """A driver with address and undefined-behaviour sanitizers over odd sizes."""
     compiler = next(build.compilers(), None)
