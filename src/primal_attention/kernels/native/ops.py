@@ -1,7 +1,8 @@
 """A whole layer as one autograd node on the compiled kernels.
 
-The node takes the parameters as they are: W_c and the output projection become one map inside, and
-the terms of J (equation 11) come out, so that a call is two functions in C++ and little else.
+The node takes the parameters as they are: W_c and the output projection become one map inside where
+that is cheaper, and the terms of J (equation 11) come out, so that a call is two functions in C++
+and little else.
 """
 
 from __future__ import annotations

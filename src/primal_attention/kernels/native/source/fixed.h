@@ -77,7 +77,7 @@ struct Fixed : Pass {
                              own, tile.panels());
         normalise(own, inv, own, c.rank, tile.panels(), sums + z * c.rank);
       }
-      emit(tile, score, w_out, map.bias, w);
+      emit(tile, score, map, w_out, w);
     });
     clear_ignored(c.out, c.type, c.width, c.ignore, c.batch * c.length);
     for (int64_t b = 0; b < c.batch; b++) {
@@ -108,12 +108,12 @@ struct Fixed : Pass {
   }
 
   void backward() {
-    // the sums of a chunk: d_w_in, d_w_out, d_b_out, d_b_in, and those of shared weights
-    int64_t n_in = inner * columns, n_out = scores * columns, n_bias = columns + inner;
-    int64_t n_all = round_up(n_in + n_out + n_bias + (shared ? sides * size : 0), 16);
+    OutputMap map(c, threads);
+    // the sums of a chunk: d_w_in, those of the output map, d_b_in, and those of shared weights
+    int64_t n_in = inner * columns, n_out = map.size(), rest = n_in + map.matrix_size();
+    int64_t n_all = round_up(n_in + n_out + inner + (shared ? sides * size : 0), 16);
     cut(n_all);
     Saved saved(*this, c.saved);
-    OutputMap map(c, threads);
     const float* given = c.weights ? c.weights : saved.weights;
     Buffer weights(sets * sides * size), w_out = map.packed_rows(), w_in(inner * c.width);
     for (int64_t i = 0; i < sets * sides; i++)
@@ -127,14 +127,14 @@ struct Fixed : Pass {
     for_tiles([&](const Tile& tile, int64_t chunk, int64_t worker) {
       Worker& w = workers[worker];
       int64_t panels = tile.panels(), p = c.head_dim, s = c.rank;
-      float* own = begin_sums(sums, n_all, n_in + n_out, chunk, tile);
-      float* d_b_out = own + n_in + n_out;
+      float* own = begin_sums(sums, n_all, rest, chunk, tile);
+      float* d_b_in = own + n_in + n_out;
       bool fresh = begins(tile, chunk);
-      float* d_weights = d_b_out + n_bias;
+      float* d_weights = d_b_in + inner;
       if (!shared)
         d_weights = parts + positions.chunks[chunk].slot_of(tile.sample) * sides * size;
       Block score = scores_of(saved, tile), gradient = w.gradients.block(inner);
-      Block ds = emit_backward(tile, score, w_out, own + n_in, d_b_out, fresh, w);
+      Block ds = emit_backward(tile, score, map, w_out, own + n_in, fresh, w);
       energy_factors(tile.sample, w.factors);
       for (int64_t z = 0; z < sides; z++) {
         Block q = qk_of(saved, tile).rows_from(z * p), dq = gradient.rows_from(z * p);
@@ -143,19 +143,18 @@ struct Fixed : Pass {
                         du, w.dots.block(1));
         add_inner(du, s, q, p, panels, d_weights + z * size);
         project<Start::zero>(weights + (set_of(tile) * sides + z) * size, p, s, du, dq, panels);
-        Cosine::backward(dq, q, p, panels, inverse, w.dots.block(1), d_b_out + columns + z * p);
+        Cosine::backward(dq, q, p, panels, inverse, w.dots.block(1), d_b_in + z * p);
       }
       maps_backward(tile, gradient, inner, w_in, own, fresh, w, [] {});
     });
     if (c.d_x) clear_ignored(c.d_x, c.type, c.width, c.ignore, c.batch * c.length);
 
     total_of_chunks(sums, n_all, inner, columns, c.width, c.d_w_in);
-    total_of_chunks(sums + n_in, n_all, scores, columns, columns, sums + n_in);
-    int64_t rest = n_in + n_out;
+    total_of_chunks(sums + n_in, n_all, map.inputs, columns, columns, sums + n_in);
     total_of_chunks(sums + rest, n_all, 1, 0, n_all - rest, sums + rest);
-    if (c.d_b_in) std::copy_n(sums + n_in + n_out + columns, inner, c.d_b_in);
-    weights_backward(sums + n_in + n_out + n_bias, parts);
-    map.backward(sums + n_in, sums + n_in + n_out);
+    if (c.d_b_in) std::copy_n(sums + n_in + n_out, inner, c.d_b_in);
+    weights_backward(sums + n_in + n_out + inner, parts);
+    map.backward(sums + n_in);
     std::fill_n(c.d_root, c.heads * c.rank, 0.0f);
     for (int64_t b = 0; b < c.batch; b++) energy_roots(b, saved.energy + b * scores);
   }

@@ -1,21 +1,96 @@
-// The linear map from scores to the output: W_c and the output projection in one, and back.
+// The linear map from scores to the output, and back: W_c, then the output projection W_o. With many
+// rows both become one matrix, with few they are applied one after the other.
 //
-// Its matrices are blocks: the outputs o < d are the positions, filled up with zeros to panels.
+// Matrices of the output are blocks: the outputs o < d are the positions, filled up with zeros to
+// panels.
 #pragma once
 
-#include "call.h"
+#include <optional>
+
+#include "concat.h"
 
 namespace primal {
 
+// Whether one matrix for both pays. For a head it takes `2s p d` products, and then `2s d` for each
+// row instead of `2s p + p d`. The way back has three and two times as many: about the same answer.
+inline bool folds(const Call& c) {
+  int64_t rows = c.batch * c.length, p = c.head_dim, scores = 2 * c.rank;
+  return scores * p * c.width + rows * scores * c.width < rows * p * (scores + c.width);
+}
+
 class OutputMap {
  public:
-  Buffer bias;  // (columns), columns = d filled up to a multiple of PANEL
+  const bool folded;
+  const int64_t inputs;  // channels that the matrix takes: 2 h s scores, or h p that W_c makes
+  Buffer bias;           // (columns), columns = d filled up to a multiple of PANEL
+  std::optional<Concat> concat;  // W_c, unless it is folded
 
   OutputMap(const Call& call, int64_t all_threads)
-      : bias(round_up(call.width, PANEL)), c(call), p(c.head_dim), s(c.rank), inner(c.heads * p),
+      : folded(folds(call)), inputs(call.heads * (folded ? 2 * call.rank : call.head_dim)),
+        bias(round_up(call.width, PANEL)), c(call), p(c.head_dim), s(c.rank), inner(c.heads * p),
         scores(2 * c.heads * s), panels(round_up(c.width, PANEL) / PANEL),
         threads(p * scores * c.width < PARALLEL ? 1 : all_threads),
-        turned(inner * panels * PANEL), made(scores * panels * PANEL) {
+        turned(folded ? inner * panels * PANEL : 0), made(folded ? scores * panels * PANEL : 0) {
+    std::fill_n(static_cast<float*>(bias), panels * PANEL, 0.0f);
+    if (c.out_b) std::copy_n(c.out_b, c.width, static_cast<float*>(bias));
+    if (folded)
+      fold();
+    else
+      concat.emplace(c);
+  }
+
+  // What the matrix takes, from the scores; `own` is memory for it.
+  Block inputs_of(Block score, int64_t panels, const Buffer& own) const {
+    if (folded) return score;
+    concat->forward(score, own.block(inputs), panels);
+    return own.block(inputs);
+  }
+
+  // The matrix (inputs, d), packed by rows for `project`, and its transpose.
+  Buffer packed_rows() const {
+    Buffer packed(inputs * c.width);
+    auto folded_at = [&](int64_t k, int64_t o) { return *weight().at(k, o); };
+    auto column = [&](int64_t o) { return c.out_w + o * inner; };
+    if (folded)
+      pack_rows(folded_at, inputs, c.width, packed, threads);
+    else
+      pack_columns_as_rows(column, inputs, c.width, packed, threads);
+    return packed;
+  }
+  Buffer packed_columns() const {
+    Buffer packed(inputs * c.width);
+    auto folded_at = [&](int64_t o, int64_t k) { return *weight().at(k, o); };
+    if (folded)
+      pack_rows(folded_at, c.width, inputs, packed, threads);
+    else
+      pack_rows(Matrix{c.out_w, inner, 1}, c.width, inputs, packed, threads);
+    return packed;
+  }
+
+  // The sums of the way back: the gradients of the matrix (inputs, columns), of the bias (columns),
+  // and those of W_c.
+  int64_t matrix_size() const { return inputs * panels * PANEL; }
+  int64_t size() const { return matrix_size() + panels * PANEL + (folded ? 0 : concat->size()); }
+
+  // From the sums to the gradients of the parameters.
+  void backward(const float* sums) const {
+    const float* d_bias = sums + matrix_size();
+    if (c.d_out_b) std::copy_n(d_bias, c.width, c.d_out_b);
+    if (folded) return unfold(sums, d_bias);
+    transpose(sums, panels * PANEL, inner, c.width, c.d_out_w, inner);
+    concat->write_gradients(d_bias + panels * PANEL);
+  }
+
+ private:
+  const Call& c;
+  int64_t p, s, inner, scores, panels, threads;
+  Buffer turned;  // the output projection, p rows for each head
+  Buffer made;    // the one matrix for both
+
+  // (2 h s) rows.
+  Block weight() const { return made.block(scores); }
+
+  void fold() {
     parallel(c.heads, threads, [&](int64_t head, int64_t) {
       Buffer maps(2 * s * p);
       Block from = head_of(turned, head);
@@ -30,31 +105,12 @@ class OutputMap {
                              panels);
       }
     });
-    std::fill_n(static_cast<float*>(bias), panels * PANEL, 0.0f);
-    if (c.out_b) std::copy_n(c.out_b, c.width, static_cast<float*>(bias));
     for (int64_t head = 0; c.concat_b && head < c.heads; head++)
       project<Start::sum>(c.concat_b, 1, p, head_of(turned, head), bias.block(1), panels);
   }
 
-  // (2 h s) rows.
-  Block weight() const { return made.block(scores); }
-
-  // The same, packed by rows for `project`, and its transpose.
-  Buffer packed_rows() const {
-    Buffer packed(scores * c.width);
-    auto at = [&](int64_t k, int64_t o) { return *weight().at(k, o); };
-    pack_rows(at, scores, c.width, packed, threads);
-    return packed;
-  }
-  Buffer packed_columns() const {
-    Buffer packed(scores * c.width);
-    auto at = [&](int64_t o, int64_t k) { return *weight().at(k, o); };
-    pack_rows(at, c.width, scores, packed, threads);
-    return packed;
-  }
-
-  // From the gradients of weight, (2 h s, columns) row by row, and bias to those of the parameters.
-  void backward(const float* d_weight, const float* d_bias) const {
+  // From the gradients of `made`, (2 h s, columns) row by row, and bias to those of the parameters.
+  void unfold(const float* d_weight, const float* d_bias) const {
     int64_t rows = 2 * s + 1, columns = panels * PANEL;  // the last row is that of the bias
     Buffer parts(c.heads * p * rows);
     parallel(c.heads, threads, [&](int64_t head, int64_t) {
@@ -81,14 +137,7 @@ class OutputMap {
       std::copy_n(parts + k * rows, 2 * s, c.d_concat_w + k * 2 * s);
       if (c.d_concat_b) c.d_concat_b[k] = parts[k * rows + 2 * s];
     }
-    if (c.d_out_b) std::copy_n(d_bias, c.width, c.d_out_b);
   }
-
- private:
-  const Call& c;
-  int64_t p, s, inner, scores, panels, threads;
-  Buffer turned;  // the output projection, p rows for each head
-  Buffer made;
 
   int64_t outputs(int64_t panel) const { return std::min<int64_t>(PANEL, c.width - panel * PANEL); }
   Block head_of(float* data, int64_t head) const {

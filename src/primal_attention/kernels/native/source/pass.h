@@ -62,7 +62,7 @@ struct Pass {
   struct Worker {
     Rows rows;
     Buffer turned, packed, found, scores, used, d_scores, gradients, dots, factor, factors, matrix,
-        scratch, out;
+        scratch, out, mixed;
     Worker(const Pass& pass, int64_t most, int64_t found_rows, int64_t gradient_rows,
            int64_t scratch_size)
         : rows(pass.c.width, most), turned(most * pass.columns), packed(most * pass.columns),
@@ -70,7 +70,8 @@ struct Pass {
           used(pass.c.keep ? most * pass.scores : 0), d_scores(most * pass.scores),
           gradients(most * gradient_rows), dots(most), factor(most), factors(pass.scores),
           matrix(round_up(pass.c.head_dim, WIDTH) * round_up(found_rows, WIDTH)),
-          scratch(scratch_size), out(most * pass.columns) {}
+          scratch(scratch_size), out(most * pass.columns),
+          mixed(folds(pass.c) ? 0 : most * pass.c.heads * pass.c.head_dim) {}
   };
 
   std::vector<Worker> workers(int64_t found_rows, int64_t gradient_rows,
@@ -203,28 +204,35 @@ struct Pass {
       project<Start::zero>(w_in, inner, c.width, x, to, panels);
   }
 
-  // The output rows of a tile; w_out^T (d, 2 h s) packed by rows.
-  void emit(const Tile& tile, Block score, const float* w_out, const float* bias, Worker& w) const {
+  // The output rows of a tile; w_out^T (d, inputs) packed by rows.
+  void emit(const Tile& tile, Block score, const OutputMap& map, const float* w_out,
+            Worker& w) const {
     if (c.keep) drop(score, w.used.block(scores), tile), score = w.used.block(scores);
-    Block made = w.turned.block(columns);
-    project<Start::bias>(w_out, c.width, scores, score, made, tile.panels(), bias);
+    Block made = w.turned.block(columns), in = map.inputs_of(score, tile.panels(), w.mixed);
+    project<Start::bias>(w_out, c.width, map.inputs, in, made, tile.panels(), map.bias);
     rows_of(made, c.width, tile.panels(), w.out, columns);
     scatter(w.out, columns, c.width, c.out, c.type, positions, tile);
   }
 
   // Back through the output rows: the gradient of the scores, in `w.d_scores`, without that of
-  // their squares. w_out (2 h s, d) packed by rows. Adds to d_w_out (2 h s, columns), unless that is
-  // `fresh`, and d_b_out.
-  Block emit_backward(const Tile& tile, Block score, const float* w_out, float* d_w_out,
-                      float* d_b_out, bool fresh, Worker& w) const {
+  // their squares. w_out (inputs, d) packed by rows. Adds to the sums of the map, whose matrix may
+  // be `fresh`.
+  Block emit_backward(const Tile& tile, Block score, const OutputMap& map, const float* w_out,
+                      float* sums, bool fresh, Worker& w) const {
     Block g = w.turned.block(columns), found = w.d_scores.block(scores), used = score;
+    int64_t panels = tile.panels();
+    float* d_bias = sums + map.matrix_size();
     w.rows.gather(c.g, c.type, positions, tile);
-    w.rows.transpose(tile.panels(), g);
+    w.rows.transpose(panels, g);
     pack_columns(w.rows, tile.count, c.width, w.packed);
-    add_column_sums(w.packed, tile.count, columns, d_b_out);
-    project<Start::zero>(w_out, scores, c.width, g, found, tile.panels());
-    if (c.keep) used = w.used.block(scores), drop(score, used, tile), drop(found, found, tile);
-    add_outer(used, scores, w.packed, tile.count, columns, d_w_out, fresh);
+    add_column_sums(w.packed, tile.count, columns, d_bias);
+    if (c.keep) used = w.used.block(scores), drop(score, used, tile);
+    Block in = map.inputs_of(used, panels, w.mixed);
+    add_outer(in, map.inputs, w.packed, tile.count, columns, sums, fresh);
+    Block d_in = map.folded ? found : in;
+    project<Start::zero>(w_out, map.inputs, c.width, g, d_in, panels);
+    if (!map.folded) map.concat->backward(used, d_in, found, panels, d_bias + columns);
+    if (c.keep) drop(found, found, tile);
     return found;
   }
 

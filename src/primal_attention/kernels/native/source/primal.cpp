@@ -84,6 +84,9 @@ PRIMAL_EXPORT int primal_runs_here() {
 // Changes whenever `Call` does.
 PRIMAL_EXPORT int primal_interface() { return INTERFACE; }
 
+// Whether W_c and the output projection become one matrix for the shapes of a call.
+PRIMAL_EXPORT int primal_folds(const Call* call) { return folds(*call); }
+
 // Use the threads of an OpenMP library: the address of its GOMP_parallel.
 PRIMAL_EXPORT void primal_use_team(void* address) { team = reinterpret_cast<Team>(address); }
 

@@ -259,4 +259,14 @@ static void add_inner(Block a, int64_t a_rows, Block b, int64_t b_rows, int64_t 
   }
 }
 
+// to (rows) += the sums of a block over all positions.
+static void add_row_sums(Block from, int64_t rows, int64_t panels, float* to) {
+  for (int64_t k = 0; k < rows; k++) {
+    vec sum{};
+    for (int64_t i = 0; i < panels; i++)
+      sum += load(from.panel(i) + k * PANEL) + load(from.panel(i) + k * PANEL + WIDTH);
+    to[k] += sum_of_lanes(sum);
+  }
+}
+
 }  // namespace primal

@@ -118,7 +118,7 @@ struct Tied : Pass {
       Block score = scores_of(saved, tile, w);
       score_tile(saved, tile, w, score,
                  part_energy + positions.chunks[chunk].slot_of(tile.sample) * scores);
-      emit(tile, score, w_out, map.bias, w);
+      emit(tile, score, map, w_out, w);
     });
     clear_ignored(c.out, c.type, c.width, c.ignore, c.batch * c.length);
     for (int64_t b = 0; b < c.batch; b++) {
@@ -151,15 +151,6 @@ struct Tied : Pass {
       else
         normalise(h, inv, h, s, panels, nullptr);
       add_inner(h, s, q, p, panels, sums);
-    }
-  }
-
-  static void add_row_sums(Block from, int64_t width, int64_t panels, float* to) {
-    for (int64_t k = 0; k < width; k++) {
-      vec sum{};
-      for (int64_t i = 0; i < panels; i++)
-        sum += load(from.panel(i) + k * PANEL) + load(from.panel(i) + k * PANEL + WIDTH);
-      to[k] += sum_of_lanes(sum);
     }
   }
 
@@ -263,12 +254,12 @@ struct Tied : Pass {
   // -- the way back ------------------------------------------------------------------------------
 
   void backward() {
-    // the sums of a chunk: d_w_in and d_w_dual, d_w_out, d_b_out, d_b_in
-    int64_t n_in = (inner + scores) * columns, n_out = scores * columns;
-    int64_t n_all = round_up(n_in + n_out + columns + inner, 16);
+    OutputMap map(c, threads);
+    // the sums of a chunk: d_w_in and d_w_dual, those of the output map, d_b_in
+    int64_t n_in = (inner + scores) * columns, n_out = map.size(), rest = n_in + map.matrix_size();
+    int64_t n_all = round_up(n_in + n_out + inner, 16);
     cut(n_all);
     Saved saved(*this, c.saved);
-    OutputMap map(c, threads);
     Buffer w_out = map.packed_rows(), sums = sums_of_chunks(n_all);
     int64_t du_rows = sides * rows;
     Buffer du_all(positions.padded * du_rows), dots_all(positive ? 0 : positions.padded * sides);
@@ -284,12 +275,11 @@ struct Tied : Pass {
     // Back through the scores: the gradient of P is complete only after all tiles.
     for_tiles([&](const Tile& tile, int64_t chunk, int64_t worker) {
       Worker& w = workers[worker];
-      float* own = begin_sums(sums, n_all, n_in + n_out, chunk, tile);
+      float* own = begin_sums(sums, n_all, rest, chunk, tile);
       int64_t panels = tile.panels();
       Block score = scores_of(saved, tile, w);
       if (!c.causal) scores_again(saved, tile, w, score);
-      Block ds = emit_backward(tile, score, w_out, own + n_in, own + n_in + n_out,
-                               begins(tile, chunk), w);
+      Block ds = emit_backward(tile, score, map, w_out, own + n_in, begins(tile, chunk), w);
       energy_factors(tile.sample, w.factors);
       int64_t slot = c.causal ? number_of(tile) : positions.chunks[chunk].slot_of(tile.sample);
       for (int64_t z = 0; z < sides; z++) {
@@ -348,7 +338,7 @@ struct Tied : Pass {
                         inverse, s, panels, dots_of(tile).rows_from(z), w.dots.block(1));
         Feature::backward(gradient.rows_from(z * p), features.rows_from(z * p), p, panels,
                           positive ? factor_of_rows(saved, tile) : inverse, w.dots.block(1),
-                          own + n_in + n_out + columns + z * p);
+                          own + n_in + n_out + z * p);
       }
       maps_backward(tile, gradient, inner + scores, w_in, own, begins(tile, chunk), w, [&] {
         if (positive)
@@ -358,13 +348,13 @@ struct Tied : Pass {
     });
     if (c.d_x) clear_ignored(c.d_x, c.type, c.width, c.ignore, c.batch * c.length);
 
-    int64_t n_qk = inner * columns, rest = n_in + n_out;
+    int64_t n_qk = inner * columns;
     total_of_chunks(sums, n_all, inner, columns, c.width, c.d_w_in);
     total_of_chunks(sums + n_qk, n_all, scores, columns, c.width, c.d_w_dual);
-    total_of_chunks(sums + n_in, n_all, scores, columns, columns, sums + n_in);
+    total_of_chunks(sums + n_in, n_all, map.inputs, columns, columns, sums + n_in);
     total_of_chunks(sums + rest, n_all, 1, 0, n_all - rest, sums + rest);
-    if (c.d_b_in) std::copy_n(sums + n_in + n_out + columns, inner, c.d_b_in);
-    map.backward(sums + n_in, sums + n_in + n_out);
+    if (c.d_b_in) std::copy_n(sums + n_in + n_out, inner, c.d_b_in);
+    map.backward(sums + n_in);
     std::fill_n(c.d_root, c.heads * c.rank, 0.0f);
     for (int64_t b = 0; b < c.batch; b++) energy_roots(b, saved.energy + b * scores);
   }
