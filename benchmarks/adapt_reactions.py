@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import copy
 import csv
+import functools
 import gzip
 import itertools
 import json
@@ -86,16 +87,28 @@ def batches(
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, inputs: list[dict[str, Tensor]], answers: list[Tensor]) -> float:
-    """Share of the masked tokens that the model finds."""
+def right(model: nn.Module, inputs: list[dict[str, Tensor]], answers: list[Tensor]) -> Tensor:
+    """(reactions, 2): masked tokens that the model finds, and all of them, reaction by reaction."""
     model.eval()
-    right = total = 0
+    rows = []
     for batch, answer in zip(inputs, answers, strict=True):
         found = model(**batch).logits.argmax(-1)
         masked = answer >= 0
-        right += int((found == answer)[masked].sum())
-        total += int(masked.sum())
-    return right / total
+        rows.append(torch.stack([((found == answer) & masked).sum(1), masked.sum(1)], 1))
+    return torch.cat(rows).double()
+
+
+def accuracy(found: Tensor) -> float:
+    """Share of the masked tokens that were found."""
+    return float(found[:, 0].sum() / found[:, 1].sum())
+
+
+def interval(found: Tensor, other: Tensor, draws: int = 1000) -> list[float]:
+    """95 % of the difference of two accuracies, over reactions drawn with replacement."""
+    generator = torch.Generator().manual_seed(0)
+    picks = torch.randint(len(found), (draws, len(found)), generator=generator)
+    lost = (found[:, 0] - other[:, 0])[picks].sum(1) / found[:, 1][picks].sum(1)
+    return [round(float(q), 5) for q in lost.quantile(torch.tensor([0.025, 0.975]).double())]
 
 
 def silenced(model: nn.Module, layers: list[int]) -> nn.Module:
@@ -104,6 +117,15 @@ def silenced(model: nn.Module, layers: list[int]) -> nn.Module:
     for place in layers:
         quiet.bert.encoder.layer[place].attention.output.dense.weight.data.zero_()
     return quiet
+
+
+@functools.cache
+def planned(model: Any, inputs: tuple[Any, ...], options: tuple[tuple[str, Any], ...]) -> list[int]:
+    """All layers in the order of a measured plan, which does not depend on their count."""
+    found = pa.plan(model, "all", batches=[dict(batch) for batch in inputs], **dict(options))
+    by_cost = sorted(found.measured.items(), key=lambda row: row[1].divergence / row[1].saved)
+    print(found, flush=True)
+    return [int(name.split("layer.")[1].split(".")[0]) for name, _ in by_cost]
 
 
 def chosen(
@@ -115,8 +137,8 @@ def chosen(
         return every[-count:]
     if how == "random":
         return sorted(random.Random(f"{seed} {count}").sample(every, count))
-    planned = pa.plan(model, batches=inputs[:8], count=count, **options)
-    return [int(row.name.split("layer.")[1].split(".")[0]) for row in planned.changes]
+    few = tuple(tuple(batch.items()) for batch in inputs[:8])
+    return sorted(planned(model, few, tuple(options.items()))[:count])
 
 
 def main() -> None:
@@ -131,6 +153,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--layerwise", type=int, default=300)
     parser.add_argument("--lr", type=float, default=1e-4)
+    parser.add_argument("--converted", type=float, default=1.0, help="their lr, in multiples")
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--train", type=int, default=5001, help="reactions of part a")
     parser.add_argument("--test", type=int, default=5001, help="reactions of part b")
@@ -152,16 +175,18 @@ def main() -> None:
         np.savez_compressed(asked.write, **{name: t[order].numpy() for name, t in whole[0].items()})
         return
     test = batches(part_b, 32, vocabulary, seed=2)
+    original = None
     options = {"rank": asked.rank, "feature_map": asked.feature_map}
     for count, how, seed in itertools.product(asked.layers, asked.choose, asked.seeds):
         turns = count if asked.one_by_one else 1
         settings = AdaptSettings(
             steps=asked.steps // turns, layerwise=asked.layerwise, lr=asked.lr,
-            every=asked.every // turns, seed=seed,
+            converted=asked.converted, every=asked.every // turns, seed=seed,
         )  # fmt: skip
         case = {
             "layers": count, "choose": how, "turns": turns, "seed": seed, **options,
-            "steps": asked.steps, "lr": asked.lr, "layerwise": asked.layerwise,
+            "steps": asked.steps, "lr": asked.lr, "converted lr": asked.converted * asked.lr,
+            "layerwise": asked.layerwise,
             "train": len(part_a), "test": len(part_b),
         }  # fmt: skip
         if any(case.items() <= line.items() for line in finished()):
@@ -173,17 +198,29 @@ def main() -> None:
         converted = pa.convert_(copy.deepcopy(base), layers=place, **options)
         for turn in range(turns):
             last = rf"layer\.{which[-1 - turn]}\." if asked.one_by_one else place
-            named = (count, how, turn, seed, *options.values(), asked.steps, asked.lr)
+            named = (
+                count,
+                how,
+                turn,
+                seed,
+                *options.values(),
+                asked.steps,
+                asked.lr,
+                asked.converted,
+            )
             name = "-".join(map(str, named))
             found = pa.adapt_(
                 model, learned, layers=last, settings=settings, folder=asked.work / name,
                 teacher=base, **options,
                 tell=lambda step, steps, text: print(f"{step}/{steps} {text}", flush=True),
             )  # fmt: skip
+        original = right(base, *test) if original is None else original
+        adapted = right(model, *test)
         line = {
-            **case, "which": which, "best": found.best, "original": accuracy(base, *test),
-            "silenced": accuracy(silenced(base, which), *test),
-            "converted": accuracy(converted, *test), "adapted": accuracy(model, *test),
+            **case, "which": which, "best": found.best, "original": accuracy(original),
+            "silenced": accuracy(right(silenced(base, which), *test)),
+            "converted": accuracy(right(converted, *test)), "adapted": accuracy(adapted),
+            "difference": interval(adapted, original),
             "agreement held out": found.after.agreement,
             "CPU seconds": round(time.process_time() - start),
         }  # fmt: skip

@@ -22,6 +22,7 @@ WHOLE = {
     "cli/test_help.py",
     "cli/test_tables.py",
     "cli/test_train.py",  # the command that most others stand on
+    "convert/test_real_models.py",  # pretrained ones
     "train/test_building.py",  # a run while stores are built
     "train/test_kill.py",  # a run that is killed
     "train/estimator/test_checks.py",  # the official checks of all estimators

@@ -64,6 +64,9 @@ def adapt(
         int, typer.Option(help="Steps of the whole model against the original.", min=0)
     ] = 500,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-4,
+    converted: Annotated[
+        float, typer.Option(help="Learning rate of the converted layers, in multiples of --lr.")
+    ] = 1.0,
     every: Annotated[int, typer.Option(help="Steps between evaluations.", min=1)] = 50,
     patience: Annotated[
         int, typer.Option(help="Evaluations without a better one, then it stops.", min=1)
@@ -99,6 +102,7 @@ def adapt(
         layerwise=layerwise,
         steps=steps,
         lr=lr,
+        converted=converted,
         every=every,
         patience=patience,
         task=task,

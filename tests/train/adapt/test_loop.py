@@ -83,6 +83,23 @@ def test_it_stops_early_with_the_best_weights(model):
     assert found.after.loss == min(each.loss for each in found.history)
 
 
+def test_converted_layers_have_a_rate_of_their_own(model):
+    moved = {}
+    for factor in (1e-6, 1.0):
+        trial = copy.deepcopy(model)
+        start = {
+            n: p.clone() for n, p in pa.convert_(copy.deepcopy(model), rank=8).named_parameters()
+        }
+        adapt_(
+            trial, BATCHES, rank=8,
+            settings=AdaptSettings(layerwise=0, steps=4, every=4, lr=1e-3, converted=factor),
+        )  # fmt: skip
+        far = {n: float((p - start[n]).abs().max()) for n, p in trial.named_parameters()}
+        moved[factor] = [far["1.layers.2.self_attn.primal.concat.weight"], far["2.weight"]]
+    assert moved[1e-6][0] < 1e-6 < 1e-4 < moved[1.0][0]
+    assert moved[1e-6][1] > 1e-4
+
+
 def test_one_layer_after_another(model):
     base = copy.deepcopy(model).train()
     for place in (-1, -2):
@@ -108,3 +125,5 @@ def test_refusals():
         AdaptSettings(every=0)
     with pytest.raises(ValueError, match="lr is 0; expected a number above 0"):
         AdaptSettings(lr=0)
+    with pytest.raises(ValueError, match="converted is 0; expected a number above 0"):
+        AdaptSettings(converted=0)

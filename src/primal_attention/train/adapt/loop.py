@@ -103,7 +103,11 @@ class _Run:
         frozen = _before(self.model, self.train[0])
         used = [p for p in self.model.parameters() if p.requires_grad and id(p) not in frozen]
         others = [p for p in self.model.parameters() if p.requires_grad and id(p) in frozen]
-        optimizer = torch.optim.AdamW(used, lr=settings.lr, weight_decay=0.0)
+        inside = {id(p) for layer in converted_layers(self.model) for p in layer.parameters()}
+        groups = [[p for p in used if (id(p) in inside) == new] for new in (False, True)]
+        optimizer = torch.optim.AdamW(
+            [{"params": group} for group in groups], lr=settings.lr, weight_decay=0.0
+        )
         start = self._resume(folder, optimizer)
         if start is None:
             start = 0
@@ -138,8 +142,11 @@ class _Run:
         for step in range(start, settings.steps):
             if self._is_over():
                 return
-            for group in optimizer.param_groups:
-                group["lr"] = settings.lr * _schedule(step, settings.steps)
+            share = settings.lr * _schedule(step, settings.steps)
+            for group, factor in zip(
+                optimizer.param_groups, (1.0, settings.converted), strict=True
+            ):
+                group["lr"] = factor * share
             loss = self._loss(self.train[_order(settings.seed, step, len(self.train))])
             optimizer.zero_grad()
             loss.backward()

@@ -10,14 +10,16 @@ from typing import Any
 @dataclass(frozen=True, kw_only=True)
 class AdaptSettings:
     """layerwise: steps of each layer against its original, first. steps: of the whole model. lr: of
-    AdamW, which warms up over a twentieth of the steps and falls linearly to zero. hidden: weight
-    of the blocks' errors beside that of the outputs. task: weight of the model's own loss, where
-    the batches have labels. every: steps between evaluations; patience: evaluations without a
-    better one after which it stops."""
+    AdamW, which warms up over a twentieth of the steps and falls linearly to zero. converted: the
+    learning rate of the converted layers, in multiples of lr: they have more to learn than weights
+    that were pretrained. hidden: weight of the blocks' errors beside that of the outputs. task:
+    weight of the model's own loss, where the batches have labels. every: steps between evaluations;
+    patience: evaluations without a better one after which it stops."""
 
     layerwise: int = 300
     steps: int = 500
     lr: float = 1e-4
+    converted: float = 1.0
     hidden: float = 1.0
     task: float = 0.0
     every: int = 50
@@ -29,9 +31,9 @@ class AdaptSettings:
             number, least = getattr(self, name), 0 if name in ("layerwise", "steps") else 1
             if isinstance(number, bool) or not isinstance(number, int) or number < least:
                 raise ValueError(f"{name} is {number!r}; expected an integer of at least {least}")
-        for name in ("lr", "hidden", "task"):
+        for name in ("lr", "converted", "hidden", "task"):
             number = getattr(self, name)
-            if not 0 <= number < float("inf") or (name == "lr" and number == 0):
+            if not 0 <= number < float("inf") or (name in ("lr", "converted") and number == 0):
                 raise ValueError(f"{name} is {number!r}; expected a number above 0")
 
 
