@@ -10,6 +10,7 @@ names the date. The target is log(1 + bikers).
 from __future__ import annotations
 
 import io
+import itertools
 import zipfile
 from typing import Any
 
@@ -31,7 +32,10 @@ FIRST, WEEK = 12 * 168, 168
 
 
 def main() -> None:
-    given = arguments(__doc__ or "", wheel={"required": True}, seeds={"type": int, "default": 5})
+    given = arguments(
+        __doc__ or "", wheel={"required": True}, seeds={"type": int, "default": 5},
+        contexts={"default": "set,additive"}, networks={"default": "4,8"},
+    )  # fmt: skip
     with zipfile.ZipFile(given.wheel) as file:
         table = pd.read_csv(io.BytesIO(file.read("ISLP/data/Bikeshare.csv")))
     X, y = table[COLUMNS].copy(), np.log1p(table["bikers"].to_numpy())
@@ -57,10 +61,15 @@ def main() -> None:
     lines.run("boosting frozen", lambda: error(boosting().fit(first, y[:FIRST]).predict(X[FIRST:])))
     lines.run("boosting weekly", lambda: refitted(boosting, X))
     for seed in range(given.seeds):
-        for context in ("set", "additive"):
+        kinds = itertools.product(given.contexts.split(","), given.networks.split(","))
+        for context, networks in kinds:
 
-            def absorbed(seed: int = seed, context: str = context) -> dict[str, Any]:
-                model = PrimalTableRegressor(context=context, random_state=seed)
+            def absorbed(
+                seed: int = seed, context: str = context, networks: str = networks
+            ) -> dict[str, Any]:
+                model = PrimalTableRegressor(
+                    context=context, networks=int(networks), random_state=seed
+                )
                 model.fit(first, y[:FIRST])
                 frozen = error(model.predict(X[FIRST:]))["rmse"]
                 parts = []
@@ -70,7 +79,7 @@ def main() -> None:
                 kept = sum(one.nbytes for one in model.summary_)
                 return {**error(np.concatenate(parts)), "frozen": frozen, "summary_bytes": kept}
 
-            lines.run(f"primal {context} {seed}", absorbed)
+            lines.run(f"primal {context} {networks} {seed}", absorbed)
         if seed == 0:
             lines.run("knn frozen", lambda: error(knn().fit(numbers[:FIRST], y[:FIRST])
                                                   .predict(numbers[FIRST:])))  # fmt: skip

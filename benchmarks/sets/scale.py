@@ -2,7 +2,8 @@
 
     python -m benchmarks.sets.scale --out scale.jsonl
 
-Diamonds-like rows are drawn: 9 numbers, a smooth function and noise; what is measured is cost.
+Diamonds-like rows are drawn: 9 numbers, a smooth function and noise; what is measured is cost, of
+one network ("table") and of the default ("default", one step of training: its file is as large).
 """
 
 from __future__ import annotations
@@ -20,14 +21,19 @@ import numpy as np
 from .lines import Lines, arguments
 
 
-def table(rows: int) -> dict[str, Any]:
+def default(rows: int) -> dict[str, Any]:
+    return table(rows, steps=1)
+
+
+def table(rows: int, **settings: Any) -> dict[str, Any]:
     from primal_attention import PrimalTableRegressor
 
     rng = np.random.default_rng(0)
     X = rng.standard_normal((rows, 9))
     y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.standard_normal(rows)
     begin = time.process_time()
-    model = PrimalTableRegressor(random_state=0, steps=100, epochs=0).fit(X, y)
+    settings = settings or {"networks": 1, "steps": 100}
+    model = PrimalTableRegressor(random_state=0, epochs=0, **settings).fit(X, y)
     fitted = time.process_time()
     model.summary_ = model._summarise(model._rows(X, y))
     summed = time.process_time()
@@ -60,12 +66,13 @@ def bag(instances: int) -> dict[str, Any]:
 def main() -> None:
     given = arguments(__doc__ or "", case={"default": None}, size={"type": int, "default": 0})
     if given.case:
-        found = {"table": table, "bag": bag}[given.case](given.size)
+        found = {"table": table, "default": default, "bag": bag}[given.case](given.size)
         found["peak_bytes"] = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print(found)
         return
     lines = Lines(given.out)
-    for case, sizes in (("bag", (1000, 10_000, 100_000)), ("table", (5000, 15_000, 50_000))):
+    cases = {"bag": (1000, 10_000, 100_000), "table": (5000, 15_000, 50_000), "default": (50_000,)}
+    for case, sizes in cases.items():
         for size in sizes:
 
             def alone(case: str = case, size: int = size) -> dict[str, Any]:

@@ -239,6 +239,11 @@ class TableNet(nn.Module):
         out: Tensor = self.output(self.norm(rows)) + self.readout.attend(base, solved)
         return out
 
+    @property
+    def attentions(self) -> list[Attention | None]:
+        """Whose summaries are kept, in their order; None is the readout."""
+        return [None, *(block.attention for block in self._blocks())]
+
     def _blocks(self) -> Iterable[RowBlock]:
         return cast("Iterable[RowBlock]", self.blocks)
 
@@ -256,6 +261,64 @@ class TableNet(nn.Module):
         numbers = self.classes is None
         embedded: Tensor = self.label(labels.to(rows).unsqueeze(-1) if numbers else labels)
         return embedded
+
+
+class TableNets(nn.Module):
+    """Several networks that are asked together: the mean of their numbers, or of their
+    probabilities, as logarithms. What is kept of a context is what each of them keeps, one after
+    the other."""
+
+    def __init__(self, members: Iterable[TableNet]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        self.classes, self.context = self._members[0].classes, self._members[0].context
+
+    def forward(
+        self,
+        numbers: Tensor,
+        codes: Tensor,
+        context_numbers: Tensor,
+        context_codes: Tensor,
+        labels: Tensor,
+    ) -> Tensor:
+        rows = numbers, codes, context_numbers, context_codes, labels
+        return self._together([net(*rows) for net in self._members])
+
+    def summarise(
+        self, numbers: Tensor, codes: Tensor, labels: Tensor, before: Sequence[Summary] = ()
+    ) -> list[Summary]:
+        found: list[Summary] = []
+        for k, net in enumerate(self._members):
+            found += net.summarise(numbers, codes, labels, self._share(before, k))
+        return found
+
+    def answer(self, numbers: Tensor, codes: Tensor, summaries: Sequence[Summary]) -> Tensor:
+        return self._together(
+            [
+                net.answer(numbers, codes, self._share(summaries, k))
+                for k, net in enumerate(self._members)
+            ]
+        )
+
+    @property
+    def attentions(self) -> list[Attention | None]:
+        """Whose summaries are kept, in their order; None is a readout."""
+        return [one for net in self._members for one in net.attentions]
+
+    @property
+    def _members(self) -> list[TableNet]:
+        return cast("list[TableNet]", list(self.members))
+
+    def _share(self, summaries: Sequence[Summary], k: int) -> Sequence[Summary]:
+        """Those of one network."""
+        each = len(summaries) // len(self.members)
+        return summaries[k * each : (k + 1) * each]
+
+    def _together(self, outputs: Sequence[Tensor]) -> Tensor:
+        found = torch.stack(list(outputs))
+        if self.classes is None:
+            return found.mean(0)
+        return found.log_softmax(-1).logsumexp(0) - math.log(len(outputs))
 
 
 def loss(outputs: Tensor, labels: Tensor) -> Tensor:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from torch import Tensor
 
 from ..attention.summary import KeptRows, KeptSums, Summary
-from .table import TableNet
+from .table import TableNet, TableNets
 
 
 def subtracted(from_: Sequence[Summary], other: Sequence[Summary]) -> list[Summary]:
@@ -50,11 +49,10 @@ def to_tensors(summaries: Sequence[Summary]) -> dict[str, Tensor]:
     return found
 
 
-def from_tensors(net: TableNet, stored: Mapping[str, Tensor]) -> list[Summary]:
+def from_tensors(net: TableNet | TableNets, stored: Mapping[str, Tensor]) -> list[Summary]:
     """The summaries that a net can read: the inverse of `to_tensors`."""
     found: list[Summary] = []
-    attentions: list[Any] = [None, *(block.attention for block in net.blocks)]  # readout first
-    for k, attention in enumerate(attentions):
+    for k, attention in enumerate(net.attentions):
         own = {n.removeprefix(f"{k}."): t for n, t in stored.items() if n.startswith(f"{k}.")}
         count, scale = own.pop("count"), own.pop("log_scale", None)
         parts = tuple(own[str(i)] for i in range(len(own)))

@@ -34,7 +34,7 @@ SMALL = {
 QUICK = PrimalRocketClassifier(groups=4, random_state=0)
 ONE_NET = PrimalFormerClassifier(ensemble="net", folds=0, **SMALL | {"steps": 15})
 TINY = {"width": 8, "heads": 1, "feedforward": 8, "random_state": 0}
-TABLE = TINY | {"layers": 1, "frequencies": 2, "lr": 0.02, "steps": 60, "epochs": 0}
+TABLE = TINY | {"layers": 1, "frequencies": 2, "lr": 0.02, "steps": 60, "epochs": 0, "networks": 2}
 FEW = {"n_preimages": 4, "steps": 60, "restarts": 1, "random_state": 0}
 SETS = [
     PrimalTableClassifier(**TABLE),

@@ -31,6 +31,11 @@ def seed_of(random_state: Any) -> int:
     )
 
 
+def seeds_of(seed: int, count: int) -> list[int]:
+    """Seeds of so many networks; the first one has the given seed."""
+    return [seed, *np.random.SeedSequence(seed).generate_state(count - 1).tolist()]
+
+
 def check_integer(name: str, value: Any, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} is {value!r}; expected an integer of at least {least}")

@@ -147,6 +147,7 @@ def _estimator(
     kind = PrimalTableClassifier if reader.scale is None else PrimalTableRegressor
     estimator: Any = kind(
         **config.model_options(),
+        networks=1,
         lr=config.lr,
         weight_decay=config.weight_decay,
         batch_size=config.batch_size,

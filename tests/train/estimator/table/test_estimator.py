@@ -1,5 +1,7 @@
 """Tables: the summary is the table, rows come and go, and what is read is what was meant."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from primal_attention.train import RunError
 
 SMALL = {
     "width": 8, "heads": 2, "layers": 2, "feedforward": 8, "frequencies": 2, "steps": 8,
-    "epochs": 0, "batch_size": 16, "random_state": 0,
+    "epochs": 0, "batch_size": 16, "networks": 2, "random_state": 0,
 }  # fmt: skip
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 4))
@@ -162,6 +164,40 @@ def test_what_is_refused(sets, additive, tmp_path):
         PrimalTableRegressor.load(tmp_path / "saved")
 
 
+def test_several_networks_answer_by_their_mean(additive, sets):
+    numbers, codes = additive._inputs(X)
+    with torch.no_grad():
+        each = [
+            net.answer(numbers, codes, additive.summary_[3 * k : 3 * k + 3])
+            for k, net in enumerate(additive.net_.members)
+        ]
+    assert (each[0] - each[1]).abs().max() > 1e-3
+    mean = torch.stack(each).mean(0)[:, 0].numpy()
+    expected = additive._centre + additive._deviation * mean
+    np.testing.assert_allclose(additive.predict(X), expected, **EXACT)
+    with torch.no_grad():
+        chances = [
+            net.answer(*sets._inputs(X), sets.summary_[3 * k : 3 * k + 3]).softmax(1)
+            for k, net in enumerate(sets.net_.members)
+        ]
+    np.testing.assert_allclose(sets.predict_proba(X), torch.stack(chances).mean(0), **EXACT)
+    with pytest.raises(ValueError, match="networks is 0; expected an integer of at least 1"):
+        PrimalTableRegressor(**{**SMALL, "networks": 0}).fit(X, Y)
+
+
+def test_folders_of_one_network_say_nothing_of_others(tmp_path):
+    """Folders of versions that had one network and no parameter for more."""
+    model = PrimalTableRegressor(**{**SMALL, "networks": 1}).fit(X, Y)
+    model.save(tmp_path / "old")
+    file = next((tmp_path / "old").glob("*.json"))
+    content = json.loads(file.read_text(encoding="utf-8"))
+    del content["networks"], content["parameters"]["networks"]
+    file.write_text(json.dumps(content), encoding="utf-8")
+    found = PrimalTableRegressor.load(tmp_path / "old")
+    assert found.networks == 1
+    np.testing.assert_array_equal(found.predict(X), model.predict(X))
+
+
 def test_softmax_keeps_the_rows(tmp_path):
     model = PrimalTableRegressor(context="additive", attention="softmax", **SMALL).fit(X, Y)
     found = again(model, tmp_path)
@@ -177,6 +213,6 @@ def test_it_looks_up_the_label_of_a_duplicate():
     rows = rng.standard_normal((400, 6))
     labels = rng.integers(2, size=400)
     model = PrimalTableClassifier(
-        random_state=0, steps=300, epochs=0, validation_fraction=0.0, dropout=0.0
+        random_state=0, networks=1, steps=300, epochs=0, validation_fraction=0.0, dropout=0.0
     ).fit(np.tile(rows, (2, 1)), np.tile(labels, 2))
     assert model.score(rows, labels) > 0.9

@@ -51,6 +51,8 @@ class PrimalTableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[mi
     categorical : names or places of columns that are categories though they hold numbers.
     keep_table : keep the rows too, so that with context="set" all are encoded again when rows are
         absorbed or forgotten; the fitted model then grows with the table.
+    networks : how many are trained, each from its own beginning and with its own rows held out; the
+        mean of their probabilities, or of their numbers, is the answer. One is four times as fast.
     lr, weight_decay, steps, epochs, batch_size, max_context : of the training: in a step
         `batch_size` rows are asked (at most 3 of 10) and up to `max_context` others are their
         context; so many steps, or as many as `epochs` passes have.
@@ -63,9 +65,9 @@ class PrimalTableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[mi
     ----------
     classes_ : the labels that occur in y, sorted.
     context_rows_ : how many rows the context has.
-    summary_ : what each layer keeps of them.
-    net_, columns_, history_, n_iter_ : the network, what is known of the columns, the loss of every
-        step, and how many steps.
+    summary_ : what each layer of each network keeps of them.
+    net_, columns_, history_, n_iter_ : the networks, what is known of the columns, the loss of the
+        first network in every step, and how many steps it had.
     """
 
     classes_: npt.NDArray[Any]

@@ -12,14 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ....attention.summary import Summary
-from ....models.table import TableNet, loss
+from ....models.table import TableNet, TableNets, loss
 from ....models.table_context import from_tensors, subtracted, sums_of, to_tensors
 from ....names import check_choice
 from ....tasks.table.columns import Columns
 from ....tasks.table.rows import MOST, Episode, Episodes, Rows, judgement
 from ..alone import Steps
 from ..base import SavedEstimator, prefixed, without_prefix
-from ..parameters import check_integer, plain, seed_of
+from ..parameters import check_integer, plain, seed_of, seeds_of
 from .reading import read_columns
 
 ROWS = 8192  # that are answered at a time
@@ -29,7 +29,7 @@ FEWEST = 8  # rows that choose the weights
 class TableEstimator(SavedEstimator):
     """See `PrimalTableClassifier`."""
 
-    net_: TableNet
+    net_: TableNet | TableNets
     columns_: Columns
     summary_: list[Summary]
     _table: Rows | None
@@ -48,9 +48,10 @@ class TableEstimator(SavedEstimator):
         frequencies: int = 8,
         categorical: str | Sequence[int | str] = "auto",
         keep_table: bool = False,
+        networks: int = 4,
         lr: float = 2e-3,
         weight_decay: float = 0.05,
-        steps: int = 400,
+        steps: int = 150,
         epochs: int = 12,
         batch_size: int = 256,
         max_context: int = 1024,
@@ -69,6 +70,7 @@ class TableEstimator(SavedEstimator):
         self.frequencies = frequencies
         self.categorical = categorical
         self.keep_table = keep_table
+        self.networks = networks
         self.lr = lr
         self.weight_decay = weight_decay
         self.steps = steps
@@ -155,7 +157,7 @@ class TableEstimator(SavedEstimator):
         """Columns and labels are read; train and sum up the table."""
         given = {name: plain(value) for name, value in self.get_params().items()}
         check_choice("context", given["context"], ("set", "additive"))
-        for name in ("steps", "batch_size", "max_context", "layers", "frequencies"):
+        for name in ("networks", "steps", "batch_size", "max_context", "layers", "frequencies"):
             check_integer(name, given[name], 1)
         check_integer("epochs", given["epochs"], 0)
         columns = read_columns(self, X, self.categorical, fit=True)
@@ -166,21 +168,30 @@ class TableEstimator(SavedEstimator):
         numbers, codes = (torch.from_numpy(part) for part in self.columns_(columns))
         table = Rows(numbers, codes, labels)
         passes = -(-len(table) // given["batch_size"]) * given["epochs"]
-        training = Steps(
-            max(given["steps"], passes), given["lr"], given["weight_decay"],
-            seed=seed_of(self.random_state), verbose=bool(self.verbose),
-        )  # fmt: skip
-        known, held_out = self._divide(table.to(torch.float32), training.seed)
-        episodes = Episodes(known, given["batch_size"], given["max_context"])
+        steps, nets = max(given["steps"], passes), []
+        for seed in seeds_of(seed_of(self.random_state), given["networks"]):
+            training = Steps(
+                steps, given["lr"], given["weight_decay"], seed=seed, verbose=bool(self.verbose)
+            )
+            known, held_out = self._divide(table.to(torch.float32), seed)
+            nets.append(self._trained(training, known, held_out))
+        self.net_ = _joined([net.double() for net, _ in nets])
+        self.history_ = nets[0][1]
+        self.n_iter_ = len(self.history_)
+        self._table = table if self.keep_table else None
+        self.summary_ = self._summarise(table)
+
+    def _trained(
+        self, training: Steps, known: Rows, held_out: Rows | None
+    ) -> tuple[TableNet, list[float]]:
+        """A network and the loss of every step."""
+        episodes = Episodes(known, plain(self.batch_size), plain(self.max_context))
         judged = None if held_out is None else judgement(known, held_out)
-        net, self.history_ = training.run(
+        return training.run(
             self._net,
             lambda net, chosen: _loss(net, episodes.draw(chosen)),
             None if judged is None else lambda net: float(_loss(net, judged)),
         )
-        self.net_, self.n_iter_ = net.double(), len(self.history_)
-        self._table = table if self.keep_table else None
-        self.summary_ = self._summarise(table)
 
     def _divide(self, table: Rows, seed: int) -> tuple[Rows, Rows | None]:
         """Rows to learn from, and those that choose the weights; none of a tiny table."""
@@ -227,10 +238,11 @@ class TableEstimator(SavedEstimator):
             "history": self.history_,
             "steps": self.n_iter_,
             "table": self._table is not None,
+            "networks": len(self.net_.members) if isinstance(self.net_, TableNets) else 1,
         }
 
     def _tensors(self) -> Mapping[str, Tensor]:
-        found = prefixed("net", self.net_.state_dict())
+        found = prefixed("net", {n: _short(t) for n, t in self.net_.state_dict().items()})
         found |= prefixed("summary", to_tensors(self.summary_))
         if self._table is not None:
             names = ("numbers", "codes", "labels")
@@ -240,11 +252,23 @@ class TableEstimator(SavedEstimator):
     def _restore(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         self.columns_ = Columns.from_dict(content["columns"])
         self.history_, self.n_iter_ = content["history"], content["steps"]
-        self.net_ = self._net().double().eval()
+        self.networks = content.get("networks", 1)  # earlier folders have one and do not say so
+        self.net_ = _joined([self._net().double().eval() for _ in range(self.networks)])
         self.net_.load_state_dict(without_prefix("net", tensors))
         self.summary_ = from_tensors(self.net_, without_prefix("summary", tensors))
         table = without_prefix("table", tensors)
         self._table = Rows(table["numbers"], table["codes"], table["labels"]) if table else None
+
+
+def _joined(nets: list[TableNet]) -> TableNet | TableNets:
+    return nets[0] if len(nets) == 1 else TableNets(nets).eval()
+
+
+def _short(tensor: Tensor) -> Tensor:
+    """In half of the bytes where nothing is lost, as with weights that were trained so."""
+    if tensor.dtype != torch.float64 or not torch.equal(tensor.float().double(), tensor):
+        return tensor
+    return tensor.float()
 
 
 def _loss(net: TableNet, episode: Episode) -> Tensor:
