@@ -50,7 +50,7 @@ class EventConfig(SmallConfig):
 
     dropout: float = other(EngineConfig, "dropout", 0.0)
 
-    epochs: int = other(EngineConfig, "epochs", 5)
+    epochs: int = other(EngineConfig, "epochs", 8)
     batch_size: int = other(EngineConfig, "batch_size", 8)
     lr: float = other(EngineConfig, "lr", 3e-3)
     weight_decay: float = other(EngineConfig, "weight_decay", 0.01)
