@@ -1,15 +1,18 @@
 """Five ways to honest probabilities: which of them is better for sure?
 
     python benchmarks/calibration.py --data FOLDER --sets UWaveGestureLibrary Handwriting --seeds 5
-    python benchmarks/calibration.py --data FOLDER --sets digits imdb --seeds 5
+    python benchmarks/calibration.py --data FOLDER --sets digits imdb cifar10 --seeds 5
 
---data: a folder with the .ts files of the sets (see `primal data`), and with the labelled IMDB
-reviews (`aclImdb_v1_labelled.tar.xz` or the folder aclImdb). A fifth of the training cases is held
-out for the temperature; all methods learn from the rest, with one network each.
+--data: a folder with the .ts files of the sets (see `primal data`), with the labelled IMDB
+reviews (`aclImdb_v1_labelled.tar.xz` or the folder aclImdb), and with CIFAR-10's batches (`primal
+data get cifar10`). A fifth of the training cases is held out for the temperature; all methods learn
+from the rest, with one network each.
 
-Series: `PrimalFormerClassifier(ensemble="net")`, the official test set. digits: scikit-learn's
-1,797 images of 8 x 8 as sequences of 8 rows, two fifths for the test. imdb: the first 200 words
-of 10,000 training and 2,000 test reviews, drawn at random. Both: two primal layers of width 64.
+Series: the network of `PrimalFormerClassifier(ensemble="net")`, the official test set. digits:
+scikit-learn's 1,797 images of 8 x 8 as sequences of 8 rows, two fifths for the test. imdb: the
+first 200 words of 10,000 training and 2,000 test reviews, drawn at random. cifar10: 10,000 training
+and 2,000 test images, drawn at random, as sequences of 64 patches. All three: two primal layers of
+width 64.
 
 as it is: one network. temperature: the same with a temperature from the held-out cases. dropout:
 the mean of 16 draws with dropout. readout: a network with a Gaussian on W_c of its last layer, the
@@ -41,6 +44,7 @@ import primal_attention as pa
 from primal_attention import calibration
 from primal_attention.models import SequenceClassifier
 from primal_attention.tasks import get_task
+from primal_attention.tasks.cifar10 import read_cifar10
 from primal_attention.tasks.series import stratified_split
 
 RESULTS = Path(__file__).parent / "results"
@@ -74,7 +78,7 @@ def series(name: str, folder: Path) -> Case:
 
     def learn(uncertainty: str, seed: int) -> tuple[nn.Module, Calls]:
         fitted = pa.PrimalFormerClassifier(
-            ensemble="net", uncertainty=uncertainty, random_state=seed
+            ensemble="net", networks=1, folds=0, uncertainty=uncertainty, random_state=seed
         ).fit([train[i].T for i in kept], labels[kept])
         ensemble = fitted.ensemble_
 
@@ -145,6 +149,48 @@ def imdb(folder: Path, work: Path) -> Case:
 
     labels = {"held_out": held_out, "test": test}
     return Case({k: np.array([one for _, one in v]) for k, v in labels.items()}, learn)
+
+
+def cifar10(folder: Path) -> Case:
+    rng = np.random.default_rng(0)
+    drawn = {}
+    for split, most in (("train", 10_000), ("test", 2_000)):
+        images, labels = read_cifar10(folder, split)
+        chosen = np.sort(rng.permutation(len(labels))[:most])
+        drawn[split] = torch.from_numpy(images[chosen]).float() / 128 - 1, labels[chosen]
+    x, y = drawn["train"]
+    kept, held_out = stratified_split(y, 0.2, 0)
+    test, labels = drawn["test"]
+    given = {
+        "held_out": patches(x[held_out]),
+        "test": patches(test),
+        "strange": patches(test.flip(1)),
+    }
+    x = patches(x)
+
+    def batches(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        rng = np.random.default_rng(seed)
+        while True:
+            rows = rng.choice(kept, 64)
+            padding = torch.zeros(64, x.shape[1], dtype=torch.bool)
+            yield x[rows], padding, torch.from_numpy(y[rows])
+
+    def calls(part: str) -> Iterator[tuple[Tensor, Tensor]]:
+        for part_of in given[part].split(256):
+            yield part_of, torch.zeros(part_of.shape[:2], dtype=torch.bool)
+
+    def learn(uncertainty: str, seed: int) -> tuple[nn.Module, Calls]:
+        torch.manual_seed(seed)
+        model = network(classes=10, channels=x.shape[2], max_length=x.shape[1])
+        return trained(model, uncertainty, batches(seed), 800, len(kept)), calls
+
+    return Case({"held_out": y[held_out], "test": labels}, learn)
+
+
+def patches(images: Tensor) -> Tensor:
+    """(n, 32, 32, 3) as 64 patches of 4 x 4: (n, 64, 48)."""
+    n = len(images)
+    return images.view(n, 8, 4, 8, 4, 3).transpose(2, 3).reshape(n, 64, 48)
 
 
 def network(**shape: Any) -> SequenceClassifier:
@@ -277,6 +323,8 @@ def main() -> None:
         case = digits() if name == "digits" else None
         if name == "imdb":
             case = imdb(asked.data, asked.work)
+        if name == "cifar10":
+            case = cifar10(asked.data)
         case = case or series(name, asked.data)
         found = []
         for seed in range(asked.seeds):

@@ -208,3 +208,52 @@ def test_data_are_for_models_without_cases(primal, trained, tmp_path):
     done = primal("calibrate", trained, "--data", "a.csv")
     assert done.code == 1
     assert "--data was given with the run" in done.err
+
+
+def judged_and_explained(primal, run, page):
+    """Both commands on a run, and what the report shows of them."""
+    done = primal("calibrate", run, "--resamples", 10, "--json", "--quiet")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    accuracy = json.loads((run / "result.json").read_text())["accuracy"]
+    assert found["methods"]["as it is"]["figures"]["accuracy"]["value"] == pytest.approx(accuracy)
+    done = primal("explain", run, "--case", 1, "--budget", 20, "--json", "--quiet")
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    text = write_page([run], page, spectra=False).read_text()
+    assert 'id="calibration"' in text
+    assert 'id="explain"' in text
+    return told
+
+
+def test_images(primal, tiny, tmp_path):
+    pytest.importorskip("transformers")
+    pytest.importorskip("sklearn")
+    done = primal(
+        "train", "images/digits", "--attention", "softmax,primal", "--width", 16, "--heads", 2,
+        "--feedforward", 16, "--rank", 4, "--epochs", 1, "--epoch-steps", 3, "--warmup-steps", 1,
+        "--quiet", "--name", "i",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    told = judged_and_explained(primal, tmp_path / "runs" / "i", tmp_path / "page.html")
+    assert not told["exact"]  # an image has no padding
+    assert told["words"][0] == "part 0"
+
+
+def test_bytes_of_reviews(primal, tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("PRIMAL_ATTENTION_CACHE", str(tmp_path / "cache"))
+    for split in ("train", "test"):
+        for name, words in (("pos", "a good film"), ("neg", "it is bad")):
+            place = tmp_path / "data" / "aclImdb" / split / name
+            place.mkdir(parents=True)
+            for number in range(8):
+                (place / f"{number}_1.txt").write_text(f"{words}, {split} {number}")
+    done = primal(
+        "train", "lra/text", "--data-dir", tmp_path / "data", "--attention", "primal", "--width",
+        16, "--heads", 2, "--feedforward", 16, "--rank", 4, "--epochs", 1, "--epoch-steps", 2,
+        "--warmup-steps", 1, "--batch-size", 4, "--quiet", "--name", "t",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    told = judged_and_explained(primal, tmp_path / "runs" / "t", tmp_path / "page.html")
+    assert told["exact"]
+    assert told["words"][:3] in (["a", "good", "film"], ["it", "is", "bad"])
