@@ -5,10 +5,14 @@
 
 Columns: hour, holiday, weekday, working day, weather, temperatures, humidity, wind; nothing that
 names the date. The target is log(1 + bikers).
+
+A network is fitted once and asked three times: frozen, with the labels of every week absorbed as
+they are, and absorbed with --decay, by which earlier rows count for less every week.
 """
 
 from __future__ import annotations
 
+import copy
 import io
 import itertools
 import zipfile
@@ -34,7 +38,8 @@ FIRST, WEEK = 12 * 168, 168
 def main() -> None:
     given = arguments(
         __doc__ or "", wheel={"required": True}, seeds={"type": int, "default": 5},
-        contexts={"default": "set,additive"}, networks={"default": "4,8"},
+        contexts={"default": "set"}, networks={"default": "4"},
+        decay={"type": float, "default": 0.9},
     )  # fmt: skip
     with zipfile.ZipFile(given.wheel) as file:
         table = pd.read_csv(io.BytesIO(file.read("ISLP/data/Bikeshare.csv")))
@@ -48,6 +53,13 @@ def main() -> None:
 
     def refitted(make: Any, data: Any) -> dict[str, Any]:
         parts = [make().fit(data[:s], y[:s]).predict(data[s : s + WEEK]) for s in starts]
+        return error(np.concatenate(parts))
+
+    def weekly(model: PrimalTableRegressor, decay: float) -> dict[str, Any]:
+        parts = []
+        for s in starts:
+            parts.append(model.predict(X[s : s + WEEK]))
+            model.absorb(X[s : s + WEEK], y[s : s + WEEK], decay=decay)
         return error(np.concatenate(parts))
 
     def boosting() -> HistGradientBoostingRegressor:
@@ -72,12 +84,12 @@ def main() -> None:
                 )
                 model.fit(first, y[:FIRST])
                 frozen = error(model.predict(X[FIRST:]))["rmse"]
-                parts = []
-                for s in starts:
-                    parts.append(model.predict(X[s : s + WEEK]))
-                    model.absorb(X[s : s + WEEK], y[s : s + WEEK])
                 kept = sum(one.nbytes for one in model.summary_)
-                return {**error(np.concatenate(parts)), "frozen": frozen, "summary_bytes": kept}
+                faded = weekly(copy.deepcopy(model), given.decay)["rmse"]
+                return {
+                    **weekly(model, 1.0), f"decay {given.decay:g}": faded, "frozen": frozen,
+                    "summary_bytes": kept,
+                }  # fmt: skip
 
             lines.run(f"primal {context} {networks} {seed}", absorbed)
         if seed == 0:
