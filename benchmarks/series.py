@@ -2,6 +2,7 @@
 
     python benchmarks/series.py --data-dir FOLDER                      # all sets that are there
     python benchmarks/series.py BasicMotions JapaneseVowels --seeds 0-4
+    python benchmarks/series.py --univariate --seeds 0-2               # six sets inside aeon
 
 Needs aeon for the classifiers beside ours. Training sets are fitted as they are and test sets are
 used once, with the defaults of every classifier. aeon's take series of one length: shorter ones are
@@ -21,7 +22,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,14 @@ from primal_attention.grammar import parse_seeds
 from primal_attention.runs.statistics import mean_interval
 from primal_attention.tasks import get_task
 from primal_attention.tasks.series import SeriesSet
+from primal_attention.tasks.uea.ts import read_ts
 
 RESULTS = Path(__file__).parent / "results" / "series.jsonl"
 SETS = (
     "BasicMotions", "JapaneseVowels", "Handwriting", "UWaveGestureLibrary", "SpokenArabicDigits",
+)  # fmt: skip
+UNIVARIATE = (
+    "ACSF1", "ArrowHead", "GunPoint", "ItalyPowerDemand", "OSULeaf", "PickupGestureWiimoteZ",
 )  # fmt: skip
 
 
@@ -75,6 +80,18 @@ OURS = ("best", "fast")
 COLUMNS = ("best", "net", "fast", "MultiRocketHydra", "MiniRocket")
 
 
+def load(name: str, data_dir: Path | None) -> Mapping[str, SeriesSet] | None:
+    """Training and test set, or None where they are not to be had."""
+    if name in UNIVARIATE:
+        import aeon
+
+        folder = Path(aeon.__file__).parent / "datasets" / "data" / name
+        parts = {"train": "TRAIN", "test": "TEST"}
+        return {part: read_ts(folder / f"{name}_{file}.ts") for part, file in parts.items()}
+    task = get_task(f"uea/{name}")
+    return None if task.status(data_dir).missing else task.load(data_dir)
+
+
 def filled(s: SeriesSet, length: int) -> Any:
     """(cases, channels, length), zeros behind the end of a series."""
     X = np.zeros((len(s), s.channels, length))
@@ -98,7 +115,7 @@ def measure(name: str, train: SeriesSet, test: SeriesSet, seed: int) -> list[dic
     answers = classifier.predict_proba(X_test) if name in OURS else classifier.predict(X_test)
     done = time.process_time()
     seconds = {"fit": round(fitted - start, 2), "predict": round(done - fitted, 2)}
-    key = {"set": train.name.split()[0], "classifier": name, "seed": seed}
+    key = {"set": train.name.split()[0].partition("_TRAIN")[0], "classifier": name, "seed": seed}
     if name not in OURS:  # their probabilities are 0 or 1
         return [key | {"accuracy": float((answers == test.labels).mean())} | seconds]
     rows = [key | judged(answers, test) | seconds]
@@ -131,7 +148,7 @@ def tables(rows: list[dict[str, Any]]) -> str:
     Markdown: accuracy in %, log-loss, processor seconds to fit and to predict."""
     names = list(dict.fromkeys([*COLUMNS, *(row["classifier"] for row in rows)]))
     names = [name for name in names if any(row["classifier"] == name for row in rows)]
-    sets = [name for name in SETS if any(row["set"] == name for row in rows)]
+    sets = [name for name in (*SETS, *UNIVARIATE) if any(row["set"] == name for row in rows)]
 
     def cell(name: str, of: str, key: str, factor: float, form: str) -> str:
         mine = [row for row in rows if (row["set"], row["classifier"]) == (name, of)]
@@ -161,6 +178,7 @@ def tables(rows: list[dict[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("sets", nargs="*", help="default: all that are there")
+    parser.add_argument("--univariate", action="store_true", help="those that aeon brings")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--seeds", type=parse_seeds, default=[0, 1, 2, 3, 4])
     parser.add_argument("--classifiers", nargs="+", choices=CLASSIFIERS, default=list(CLASSIFIERS))
@@ -173,12 +191,12 @@ def main() -> None:
     if arguments.output.exists():
         rows = [json.loads(line) for line in arguments.output.read_text().splitlines()]
     known = {(row["set"], row["seed"], row["classifier"]) for row in rows}
-    for seed, name in itertools.product(arguments.seeds, arguments.sets or SETS):
-        task = get_task(f"uea/{name}")
-        if task.status(arguments.data_dir).missing:
+    names = arguments.sets or (UNIVARIATE if arguments.univariate else SETS)
+    for seed, name in itertools.product(arguments.seeds, names):
+        splits = load(name, arguments.data_dir)
+        if splits is None:
             print(f"{name}: not here")
             continue
-        splits = task.load(arguments.data_dir)
         for classifier in arguments.classifiers:
             if (name, seed, classifier) in known:
                 continue
