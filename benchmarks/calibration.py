@@ -300,15 +300,26 @@ def judge(name: str, case: Case, found: list[dict[str, Any]]) -> dict[str, Any]:
     return {"set": name, "seeds": len(found), "temperatures": temperatures, "methods": rows}
 
 
-def show(found: dict[str, Any]) -> None:
-    print(f"{found['set']}, {found['seeds']} seeds")
+def show(found: dict[str, Any]) -> str:
+    """A table in Markdown; * where the paired interval of the difference leaves out 0."""
+    scores = ("accuracy", "ece", "nll", "brier", "aurc")
+    lines = [
+        f"## {found['set']}, {found['seeds']} seeds",
+        "",
+        f"| method | {' | '.join(scores)} | strange |",
+        "|---|" + "---|" * (len(scores) + 1),
+    ]
     for method, row in found["methods"].items():
         cells = []
-        for key in ("accuracy", "ece", "nll", "brier", "aurc"):
+        for key in scores:
             one, gap = row["figures"][key], row["differences"][key]
-            star = "*" if gap["sure"] else ""
-            cells.append(f"{key} {one['value']:.4f}{star} [{one['low']:.4f}, {one['high']:.4f}]")
-        print(f"  {method:<12}", *cells, f"strange {np.mean(row['strange_by_seed']):.3f}")
+            cell = f"{one['value']:.3f}"
+            if method != "as it is":
+                cell += f" ({gap['value']:+.3f}{'*' if gap['sure'] else ''})"
+            cells.append(cell)
+        strange = np.mean(row["strange_by_seed"])
+        lines.append(f"| {method} | {' | '.join(cells)} | {strange:.3f} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -334,7 +345,7 @@ def main() -> None:
             RESULTS.mkdir(exist_ok=True)
             path = RESULTS / f"calibration_{name}.json"
             path.write_text(json.dumps(table, indent=1) + "\n")
-        show(table)
+        print(show(table))
 
 
 if __name__ == "__main__":

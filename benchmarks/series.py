@@ -205,7 +205,7 @@ def main() -> None:
                 print(json.dumps(row), flush=True)
                 with arguments.output.open("a") as file:
                     file.write(json.dumps(row) + "\n")
-    print(tables(rows))
+    print(tables([row for row in rows if row["set"] in names]))
 
 
 if __name__ == "__main__":
