@@ -26,12 +26,23 @@ def inline(page: str) -> list[list[str]]:
 
 
 def lines(page: str) -> list[list[str]]:
-    found = [*pages.commands(page), *inline(page)]
+    blocks = [] if page == README else pages.commands(page)  # those: tests/test_readme.py
+    found = [*blocks, *inline(page)]
     once = list({tuple(words): None for words in found})
     return [list(words) for words in once if reason(list(words)) is None]
 
 
-PAGES = [page for page in pages.PAGES if lines(page)]
+README = "../README.md"
+PAGES = [page for page in [README, *pages.PAGES] if lines(page)]
+SCRIPTS = sorted(
+    {
+        script
+        for page in [README, *pages.PAGES]
+        for script in re.findall(
+            r"python ((?:-m )?(?:benchmarks|examples)[./][\w./]+)", pages.read(page)
+        )
+    }
+)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +86,7 @@ def test_nothing_is_left_out_without_a_reason():
     found = [words for page in pages.PAGES for words in pages.commands(page) if reason(words)]
     assert {reason(words) for words in found} == set(NOT_RUN)
     assert len(found) <= 6
-    text = "".join(pages.bare(page) for page in pages.PAGES)
+    text = "".join(pages.bare(page) for page in [README, *pages.PAGES])
     assert [name for name in NAMES if f"`primal {name}`" not in text] == []
     assert sum(len(lines(page)) for page in PAGES) >= 150
 
@@ -104,3 +115,17 @@ def test_commands_run(page, everything, tmp_path, monkeypatch, capsys):
             said = capsys.readouterr().err.strip().splitlines()[-1:]
             wrong.append(f"primal {shlex.join(line)}\n  as {shlex.join(words)}\n  {said}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_starts(script):
+    """The scripts behind the pages of results take minutes to days: here they print their help."""
+    if script == "benchmarks/spectrum_speed.py":
+        pytest.skip("it has no options and takes minutes")
+    if script == "benchmarks/triton_compile.py":
+        pytest.importorskip("triton")
+    words = script.split()
+    command = [sys.executable, *words, "--help"]
+    done = subprocess.run(command, cwd=pages.ROOT, capture_output=True, text=True, timeout=200)
+    assert (done.returncode, "usage" in done.stdout) == (0, True), done.stderr
