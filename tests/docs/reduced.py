@@ -42,7 +42,7 @@ STANDS_FOR = {
     "runs/EVENTS": "runs/events", "runs/TEXT": "runs/text", "SOFTMAX": "runs/softmax",
     "PRIMAL-TRANS": "runs/mixed", "PRIMALFORMER": "runs/primal", "MODEL": "models/classifier",
     "SAVED": "saved", "FOLDER": "data", "DATA": "data", "POLICIES": "policies",
-    "NAME": "performer", "NEW": "new.csv", "FILE": "people.csv", "COLUMN": "out",
+    "NAME": "performer", "NEW": "new.csv", "FILE": "plain.csv", "COLUMN": "out",
     "TASK": "uea/BasicMotions", "YOUR_WIDTH": "16",
 }  # fmt: skip
 OWN = {"predict": "runs/sensors", "export": "runs/sensors", "serve": "runs/sensors",

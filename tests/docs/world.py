@@ -19,6 +19,8 @@ def make_files(folder: Path, sensors: Path, people: Path) -> None:
     (folder / "new.csv").write_bytes(sensors.read_bytes())
     (folder / "people.csv").write_bytes(people.read_bytes())
     (folder / "later.csv").write_bytes(people.read_bytes())
+    rows = (line.split(",", 1)[1] for line in people.read_text().splitlines())
+    (folder / "plain.csv").write_text("\n".join(rows) + "\n")  # without the names
     (folder / "log.csv").write_text(log())
     (folder / "book.txt").write_text("Once upon a time there was a kernel and its space.\n" * 60)
     (folder / "lines.txt").write_text("a bad film\nthe good film of the film\n")
