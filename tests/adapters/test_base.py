@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 from torch.testing import assert_close
 
 import primal_attention as pa
@@ -53,3 +54,19 @@ def test_later_adapters_are_asked_first(registry):
     assert plan(model).rows[0].adapter == "first"
     convert_(model, rank=2)
     assert model[0].conversion.adapter == "first"
+
+
+def test_an_attention_that_names_no_heads_is_one_sentence():
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv, self.proj = nn.Linear(8, 24), nn.Linear(8, 8)
+
+        def forward(self, x):
+            q, k, v = self.qkv(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
+            mixed = nn.functional.scaled_dot_product_attention(q, k, v)
+            return self.proj(mixed.transpose(1, 2).flatten(2))
+
+    message = "0 cannot be converted: Own does not say how many heads it has; expected a number in"
+    with pytest.raises(ValueError, match=message):
+        pa.plan(nn.Sequential(Own()))

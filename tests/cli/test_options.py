@@ -106,3 +106,11 @@ def test_settings_that_cannot_be_are_usage_errors():
     with pytest.raises(UsageError, match="heads is 4") as raised:
         resolve("uea/JapaneseVowels", ("primal",), width=30)
     assert raised.value.exit_code == 2
+
+
+def test_a_recipe_is_for_every_task_that_has_some(primal, tmp_path):
+    refused = primal("train", "lm/text", "--data", __file__, "--recipe", "papr")
+    assert "unknown recipe of task 'lm/text': 'papr' (did you mean 'paper'?)" in refused.err
+    known = primal("train", "lm/wikitext103", "--attention", "softmax*5,primal", "--recipe",
+                   "paper", "--data-dir", tmp_path)  # fmt: skip
+    assert "the train split of lm/wikitext103 is not here" in known.err

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from ..browser import Browser, needs_browser
 from .pages import PAGES, ROOT
 
 pytest.importorskip("mkdocs", reason="needs the extra docs: make docs")
@@ -42,3 +43,15 @@ def test_formulas_are_mathml(site):
 
 def test_pictures_from_outside_come_along(site):
     assert (site / "benchmarks" / "results" / "attention.png").exists()
+
+
+@needs_browser
+def test_no_page_is_wider_than_a_phone(site, tmp_path):
+    browser = Browser(tmp_path / "profile")
+    try:
+        for page in PAGES:
+            browser.open((site / page).with_suffix(".html"), width=400, height=800)
+            assert browser.run("document.documentElement.scrollWidth") == 400, page
+            assert browser.problems() == [], page
+    finally:
+        browser.close()

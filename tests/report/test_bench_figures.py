@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from primal_attention.bench import Cell, Results, Settings
-from primal_attention.report.bench_figures import bubbles, growth
+from primal_attention.report.bench_figures import bubbles, drawn, growth
 from primal_attention.train import RunError
 
 NAMES = ("floor", "softmax", "softmax:materialised", "primal:data", "primal:tied")
@@ -46,6 +46,21 @@ def test_growth(folder):
     for shown in ("softmax  2.00", "primal:tied  1.10", "Time, ms", "Peak memory", "width 64"):
         assert shown in text
     assert {path.name for path in folder.iterdir()} == {"results.json", "growth.png", "growth.svg"}
+
+
+def test_at_most_six_lines_and_the_rest_is_named(folder):
+    many = (*NAMES, "linear", "none", "primal:tied,rank=4")
+    assert drawn(many) == [
+        "floor", "softmax", "softmax:materialised", "primal:data", "primal:tied", "linear",
+    ]  # fmt: skip
+    assert drawn(("none", "soft", "linear", "floor", "cosformer", "yoso", "primal", "softmax")) == [
+        "none", "soft", "linear", "floor", "primal", "softmax",
+    ]  # fmt: skip
+    results = Results(Settings(), many, (64,), 1.0, "primal bench", {})
+    for name in many:
+        results.cells[name, 64] = Cell(name, 64, "measured", None, 1e-3, 1.0, None, 1.0, (1e-3,))
+    results.write(folder)
+    assert "Not drawn: none, primal:tied,rank=4" in words(growth(folder, formats=("svg",))[0])
 
 
 def test_one_length_is_enough(folder):

@@ -61,6 +61,16 @@ def test_one_point_and_no_point_are_drawn():
     assert not found(empty.views["linear"], "line")
 
 
+def test_whole_numbers_have_whole_ticks():
+    def below(x):
+        chart = lines(x, [Series("a", 0, [0.0] * len(x))], x_name="epoch", y_name="y")
+        ticks = found(chart.views["linear"], "tick")
+        return [e.text for e in ticks if e.get("text-anchor") == "middle"]
+
+    assert below([1, 2, 3, 4]) == ["1", "2", "3", "4"]
+    assert "1.5" in below([1, 2.5, 3])
+
+
 def test_names_are_text_everywhere():
     charts = [
         lines([1, 2], [Series(EVIL, 0, [1.0, 2.0])], x_name=EVIL, y_name=EVIL,

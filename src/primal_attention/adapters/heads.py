@@ -171,7 +171,10 @@ def read_heads(module: nn.Module, **facts: Any) -> HeadsSource:
         raise ValueError("it has no linear layer; expected those of queries, keys and values")
     heads = _number(module, HEAD_NAMES) or _number(config, HEAD_NAMES)
     if heads is None:
-        raise ValueError(f"it does not say how many heads it has; expected one of {HEAD_NAMES}")
+        raise ValueError(
+            f"{type(module).__name__} does not say how many heads it has; expected a number in "
+            f"one of {', '.join(HEAD_NAMES)}"
+        )
     rows, columns = linears[0].weight.shape
     embed = rows if type(linears[0]).__name__ == "Conv1D" else columns
     width = _number(module, WIDTH_NAMES) or _number(config, WIDTH_NAMES) or embed // heads

@@ -38,7 +38,8 @@ def resolve(
 
     with usage():
         kind = get_task(task).settings
-        _check_belongs(task, kind, given | ({} if recipe is None else {"recipe": recipe}))
+        alone = {} if recipe is None or len(get_task(task).recipes) > 1 else {"recipe": recipe}
+        _check_belongs(task, kind, given | alone)
         typed = {name: of_kind(kind, name, value) for name, value in given.items()}
         return settings_for(task, attention, recipe, **typed)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 LABEL_GAP = 0.048  # between labels, of the height of the axes
 LARGEST_BUBBLE = 1600.0  # points squared
 SMALLEST_BUBBLE = 12.0
+MOST_LINES = 6
 
 
 class Look(NamedTuple):
@@ -33,18 +34,22 @@ class Look(NamedTuple):
 
 def growth(folder: Path | str, *, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Time and peak memory against length, both axes logarithmic, with the exponents of growth at
-    the names: growth.png and growth.svg in the folder."""
+    the names: growth.png and growth.svg in the folder. More than six lines cannot be told apart:
+    of more candidates softmax and the kinds of primal layers are drawn, then the others in their
+    order, and the title names those left out."""
     results = read_results(folder)
     if not any(results.series(name, "seconds") for name in results.candidates):
         raise RunError(f"{folder} has no measured time; expected at least one")
     with style():
-        height = max(4.2, 0.32 * len(results.candidates) + 1.4)
-        figure = new_figure(12.0, height, results.settings.title)
+        shown = drawn(results.candidates)
+        rest = [name for name in results.candidates if name not in shown]
+        more = f"\nNot drawn: {', '.join(rest)}" if rest else ""
+        figure = new_figure(10.0, 4.2, results.settings.title + more)
         time, memory = figure.subplots(1, 2)
-        _lines(time, results, "seconds", 1e3)
-        _lines(memory, results, "peak_mb", 1.0)
-        time.set_title("Time, ms (with the exponent of growth)")
-        memory.set_title("Peak memory above inputs and parameters, MB (with the exponent)")
+        _lines(time, results, shown, "seconds", 1e3)
+        _lines(memory, results, shown, "peak_mb", 1.0)
+        time.set_title("Time, ms, and its exponent of growth")
+        memory.set_title("Peak memory above inputs, MB, and its exponent")
         return save(figure, Path(folder) / "growth", formats)
 
 
@@ -85,11 +90,23 @@ def bubbles(
 # -- parts ---------------------------------------------------------------------------------------
 
 
-def _lines(axes: Axes, results: Results, quantity: Growing, unit: float) -> None:
-    """A line for each candidate, as far as it was measured."""
-    looks = _looks(results.candidates)
+def drawn(candidates: Sequence[str]) -> list[str]:
+    """At most six of them, in their order."""
+
+    def last(name: str) -> tuple[bool, bool]:
+        return name != SOFTMAX, not name.startswith("primal") or "," in name
+
+    chosen = sorted(candidates, key=last)[:MOST_LINES]
+    return [name for name in candidates if name in chosen]
+
+
+def _lines(
+    axes: Axes, results: Results, shown: Sequence[str], quantity: Growing, unit: float
+) -> None:
+    """A line for each candidate that is shown, as far as it was measured."""
+    looks = _looks(shown)
     ends = []
-    for name in results.candidates:
+    for name in shown:
         series = {n: unit * v for n, v in results.series(name, quantity).items() if v > 0}
         if not series:
             continue
@@ -101,7 +118,7 @@ def _lines(axes: Axes, results: Results, quantity: Growing, unit: float) -> None
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xlabel("length N")
-    axes.set_xticks(list(results.lengths), [str(length) for length in results.lengths])
+    axes.set_xticks(list(results.lengths), [f"{length:,}" for length in results.lengths])
     axes.minorticks_off()
     _plain_ticks(axes.yaxis, axes.get_ylim())
     label_ends(axes, ends, gap=LABEL_GAP, hairs=True)

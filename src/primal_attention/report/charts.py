@@ -131,7 +131,8 @@ def _line_view(
         known = [(a, b) for a, b in zip(x, values, strict=True) if b is not None and _finite(b)]
         return [(across(float(a)), up(float(b))) for a, b in known]
 
-    parts = [_axes(across, up, x_name, y_name)]
+    whole = all(float(value).is_integer() for value in x)  # there is no epoch 1.5
+    parts = [_axes(across, up, x_name, y_name, whole)]
     column = 1
     for one in series:
         points, inside = places(one.y), ""
@@ -264,7 +265,7 @@ def bubbles(points: Sequence[Bubble], *, x_name: str, y_name: str, size_name: st
 # -- shared --------------------------------------------------------------------------------------
 
 
-def _axes(across: Scale, up: Scale, x_name: str, y_name: str) -> str:
+def _axes(across: Scale, up: Scale, x_name: str, y_name: str, whole: bool = False) -> str:
     parts = []
     for value in up.ticks():
         y = up(value)
@@ -273,6 +274,8 @@ def _axes(across: Scale, up: Scale, x_name: str, y_name: str) -> str:
     base = HEIGHT - BOTTOM
     parts.append(f'<path class="axis" d="M{LEFT} {base}H{WIDTH - RIGHT}"/>')
     for value in across.ticks():
+        if whole and not value.is_integer():
+            continue
         x = across(value)
         parts.append(f'<path class="axis" d="M{x:.1f} {base}v4"/>')
         parts.append(_label(x, base + 17, across.text(value), "middle"))
