@@ -78,7 +78,8 @@ def test_two_topics_are_told_apart():
     pa.cooccurrence_(embedding, topics)
     rows = torch.nn.functional.normalize(embedding.weight.detach(), dim=1)
     near = rows @ rows.mT  # without their mean, two topics are opposite
-    assert float(near[:6, :6].mean()) > 0.7 and float(near[:6, 6:].mean()) < -0.7
+    assert float(near[:6, :6].mean()) > 0.7
+    assert float(near[:6, 6:].mean()) < -0.7
 
 
 def test_tokens_without_neighbours_and_tokens_that_are_all_alike():
@@ -86,11 +87,13 @@ def test_tokens_without_neighbours_and_tokens_that_are_all_alike():
     pa.cooccurrence_(embedding, [[0, 1] * 20 + [2, 3] * 20])
     rows = embedding.weight.detach()
     length = rows.norm(dim=1)
-    assert rows.isfinite().all() and (length[:4] > 0).all()
+    assert rows.isfinite().all()
+    assert (length[:4] > 0).all()
     torch.testing.assert_close(length[:4], length[:1].expand(4))
     twins = TokenEmbedding(2, 4, dtype=torch.float64)
     found = pa.cooccurrence_(twins, [[0, 1, 0, 1, 0]])
-    assert twins.weight.isfinite().all() and (twins.weight[:, : found.rank] != 0).any(1).all()
+    assert twins.weight.isfinite().all()
+    assert (twins.weight[:, : found.rank] != 0).any(1).all()
 
 
 def test_what_is_no_corpus():
