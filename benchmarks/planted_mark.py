@@ -1,9 +1,11 @@
 """A planted truth for times: 20 irregular events of four marks; which mark is nearest to five units
 before the last event? Chance is 0.25, and order alone finds 0.44.
 
-    python benchmarks/planted_mark.py --attention primal --steps 1500 --out planted.jsonl
+    python benchmarks/planted_mark.py --attention primal softmax primal,softmax --seeds 0-2 \
+        --out planted.jsonl
 
-A line is written for every finished case; what a file has is not run again.
+One name stands for both layers; a comma parts the first from the second. A line is written for
+every finished case; what a file has is not run again.
 """
 
 from __future__ import annotations
@@ -41,10 +43,11 @@ def judge(model: EventModel) -> float:
     return float(right.double().mean())
 
 
-def train(attention: str, steps: int, lr: float, seed: int) -> dict[str, object]:
+def train(attention: str, steps: int, lr: float, seed: int, width: int) -> dict[str, object]:
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
-    model = EventModel(4, attention=(attention,) * 2, width=64, heads=2, dropout=0.0)
+    layers = tuple(attention.split(",")) if "," in attention else (attention,) * 2
+    model = EventModel(4, attention=layers, width=width, heads=2, dropout=0.0)
     model.set_scales_(TimeScales(0.2, 20.0), GapScales(-0.6, 1.3, 1e-6))
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -64,23 +67,26 @@ def train(attention: str, steps: int, lr: float, seed: int) -> dict[str, object]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--attention", default="primal")
+    parser.add_argument("--attention", nargs="+", default=["primal"])
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--lr", type=float, default=3e-3)
+    parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     torch.set_num_threads(1)
     lines = given.out.read_text().splitlines() if given.out.exists() else []
     done = {json.loads(line)["case"] for line in lines}
-    for seed in parse_seeds(given.seeds):
-        case = f"{given.attention} {given.steps} {given.lr} {seed}"
-        if case in done:
-            continue
-        made = {"case": case, **train(given.attention, given.steps, given.lr, seed)}
-        with open(given.out, "a") as file:
-            file.write(json.dumps(made) + "\n")
-        print(case, f"accuracy {made['accuracy']:.3f}", flush=True)
+    for attention in given.attention:
+        for seed in parse_seeds(given.seeds):
+            case = f"{attention} {given.steps} {given.lr} {seed}"
+            case += "" if given.width == 64 else f" width {given.width}"
+            if case in done:
+                continue
+            found = train(attention, given.steps, given.lr, seed, given.width)
+            with open(given.out, "a") as file:
+                file.write(json.dumps({"case": case, **found}) + "\n")
+            print(case, f"accuracy {found['accuracy']:.3f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -58,13 +58,18 @@ def test_the_usual_start_is_symmetric_and_keeps_what_it_does_not_need():
     rank = found.rank
     assert rank <= 12
     torch.testing.assert_close(embedding.weight[:, rank:].detach(), before[:, rank:])
-    gram = embedding.weight[:, :rank].detach()
+    rows = embedding.weight[:, :rank].detach()
     kernel = ppmi(CORPUS, 12).dense()
-    size = gram @ gram.mT
     # U Sigma U^T is the root of S S^T (contexts are smoothed, so S is not symmetric)
     values, vectors = torch.linalg.eigh(kernel @ kernel.mT)
     absolute = vectors * values.clamp(min=0).sqrt() @ vectors.mT
-    torch.testing.assert_close(size / size.norm(), absolute / absolute.norm(), rtol=0, atol=1e-6)
+    absolute = absolute - absolute.mean(0)
+    absolute = absolute - absolute.mean(1, keepdim=True)
+    length = absolute.diagonal().sqrt()
+    made = rows @ rows.mT / rows.square().sum(1).mean()
+    expected = absolute / length / length.unsqueeze(1)
+    torch.testing.assert_close(made, expected, rtol=0, atol=1e-6)
+    assert float(rows.square().mean().sqrt()) == pytest.approx(float(before.std()), rel=1e-6)
 
 
 def test_two_topics_are_told_apart():
@@ -72,8 +77,23 @@ def test_two_topics_are_told_apart():
     embedding = TokenEmbedding(12, 4, dtype=torch.float64)
     pa.cooccurrence_(embedding, topics)
     rows = torch.nn.functional.normalize(embedding.weight.detach(), dim=1)
-    near = rows @ rows.mT
-    assert float(near[:6, :6].mean()) > float(near[:6, 6:].abs().mean()) + 0.2
+    near = rows @ rows.mT  # without their mean, two topics are opposite
+    assert float(near[:6, :6].mean()) > 0.7
+    assert float(near[:6, 6:].mean()) < -0.7
+
+
+def test_tokens_without_neighbours_and_tokens_that_are_all_alike():
+    embedding = TokenEmbedding(14, 4, dtype=torch.float64)
+    pa.cooccurrence_(embedding, [[0, 1] * 20 + [2, 3] * 20])
+    rows = embedding.weight.detach()
+    length = rows.norm(dim=1)
+    assert rows.isfinite().all()
+    assert (length[:4] > 0).all()
+    torch.testing.assert_close(length[:4], length[:1].expand(4))
+    twins = TokenEmbedding(2, 4, dtype=torch.float64)
+    found = pa.cooccurrence_(twins, [[0, 1, 0, 1, 0]])
+    assert twins.weight.isfinite().all()
+    assert (twins.weight[:, : found.rank] != 0).any(1).all()
 
 
 def test_what_is_no_corpus():

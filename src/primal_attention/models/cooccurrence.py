@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..attention.base import Attention
 from ..theory.solver import KSVD, ksvd
 from ..theory.sparse import SparseKernel
 
 TOLERANCE = 1e-4  # of the directions, against the largest singular value
+SMALLEST_PART = 1e-6  # of a row beside the mean, against the longest row
 SMOOTHING = 0.75  # power of the counts of contexts: rare ones weigh less
 
 
@@ -31,13 +33,15 @@ def cooccurrence_(
     """Start an embedding at the leading directions of the co-occurrence kernel of a corpus.
 
     `sequences` hold numbers of tokens; pairs at distance k <= window count 1/k, see `ppmi`. With
-    the KSVD `S ~ U Sigma V^T`, token a starts at `U_a Sigma^{1/2}`, scaled to the deviation that
-    the embedding has; columns beyond the rank of S stay as they are.
+    the KSVD `S ~ U Sigma V^T`, token a starts at `U_a Sigma^{1/2}`, without the mean over all
+    tokens, and with rows of equal length: a random start has neither a direction that all tokens
+    share nor longer rows for some. The rows have the deviation that the embedding has; columns
+    beyond the rank of S stay as they are.
 
     `directed` tells "b follows a" from "a follows b": the first half of a row is `U_a Sigma^{1/2}`,
     the second `V_a Sigma^{1/2}`. An `attention` then has queries that read the first half and keys
-    that read the second, so that `<q_a, k_b>` is proportional to S_ab. Where it was measured, the
-    symmetric start, the default, was the better one.
+    that read the second, so that `<q_a, k_b>` is proportional to S_ab; hence these rows keep their
+    mean and lengths. Where it was measured, the symmetric start, the default, was the better one.
     """
     vocabulary, width = embedding.weight.shape
     kernel = ppmi(sequences, vocabulary, window, symmetric=not directed)
@@ -47,9 +51,10 @@ def cooccurrence_(
     found = ksvd(kernel, min(half, kernel.max_rank), tol=TOLERANCE)
     rank = found.rank
     root = found.sigma[:rank].sqrt()
-    sides = [found.left[:, :rank] * root]
     if directed:
-        sides.append(found.right[:, :rank] * root)
+        sides = [found.left[:, :rank] * root, found.right[:, :rank] * root]
+    else:
+        sides = [_equal_rows(found.left[:, :rank] * root)]
     deviation = float(embedding.weight.std())
     size = float(torch.cat(sides).square().mean().sqrt())
     scale = deviation / size if size > 0 else 1.0
@@ -113,6 +118,16 @@ def _add(places: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """Every place once, with the sum of its counts."""
     unique, which = np.unique(places, return_inverse=True)
     return unique, np.bincount(which, counts, len(unique))
+
+
+def _equal_rows(rows: Tensor) -> Tensor:
+    """Rows without their mean, of length 1. Rows of tokens without neighbours stay zero; one that
+    is the mean, as all are where they share their only direction, keeps that direction."""
+    known = rows.norm(dim=1, keepdim=True) > 0
+    centered = (rows - rows.sum(0) / known.sum()).masked_fill(~known, 0.0)
+    least = SMALLEST_PART * rows.norm(dim=1).max()
+    alone = centered.norm(dim=1, keepdim=True) <= least
+    return F.normalize(torch.where(alone, rows, centered), dim=1)
 
 
 def _read_halves(attention: Attention, half: int) -> None:
