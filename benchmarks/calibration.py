@@ -300,25 +300,36 @@ def judge(name: str, case: Case, found: list[dict[str, Any]]) -> dict[str, Any]:
     return {"set": name, "seeds": len(found), "temperatures": temperatures, "methods": rows}
 
 
+SCORES = ("accuracy", "ece", "nll", "brier", "aurc")
+
+
 def show(found: dict[str, Any]) -> str:
-    """A table in Markdown; * where the paired interval of the difference leaves out 0."""
-    scores = ("accuracy", "ece", "nll", "brier", "aurc")
-    lines = [
-        f"## {found['set']}, {found['seeds']} seeds",
-        "",
-        f"| method | {' | '.join(scores)} | strange |",
-        "|---|" + "---|" * (len(scores) + 1),
-    ]
-    for method, row in found["methods"].items():
-        cells = []
-        for key in scores:
-            one, gap = row["figures"][key], row["differences"][key]
-            cell = f"{one['value']:.3f}"
-            if method != "as it is":
-                cell += f" ({gap['value']:+.3f}{'*' if gap['sure'] else ''})"
-            cells.append(cell)
-        strange = np.mean(row["strange_by_seed"])
-        lines.append(f"| {method} | {' | '.join(cells)} | {strange:.3f} |")
+    """Two tables in Markdown: the figures, and their differences to the network as it is, in bold
+    where the interval leaves out 0."""
+
+    def within(one: dict[str, float], form: str = "") -> str:
+        return f"{one['value']:{form}.3f} [{one['low']:{form}.3f}, {one['high']:{form}.3f}]"
+
+    methods = found["methods"]
+    figures = {
+        method: [*(within(row["figures"][key]) for key in SCORES),
+                 f"{np.mean(row['strange_by_seed']):.3f}"]
+        for method, row in methods.items()
+    }  # fmt: skip
+    differences = {}
+    for method, row in list(methods.items())[1:]:
+        gaps = [row["differences"][key] for key in SCORES]
+        differences[method] = [
+            f"**{within(gap, '+')}**" if gap["sure"] else within(gap, "+") for gap in gaps
+        ]
+    lines = [f"### {found['set']}, {found['seeds']} seeds"]
+    for first, more, rows in (
+        ("method", ["strange"], figures),
+        ("minus the network as it is", [], differences),
+    ):
+        lines += ["", f"| {' | '.join([first, *SCORES, *more])} |"]
+        lines.append("|---" * (1 + len(SCORES) + len(more)) + "|")
+        lines += [f"| {method} | {' | '.join(cells)} |" for method, cells in rows.items()]
     return "\n".join(lines)
 
 
