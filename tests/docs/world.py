@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ..conftest import write_sensors
+
 VOWELS = ("train", "uea/JapaneseVowels", "--width", 8, "--heads", 2, "--feedforward", 8, "--rank",
           2, "--epochs", 1, "--quiet")  # fmt: skip
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "bad", "good", "film", "in",
@@ -19,6 +21,7 @@ def make_files(folder: Path, sensors: Path, people: Path) -> None:
     (folder / "new.csv").write_bytes(sensors.read_bytes())
     (folder / "people.csv").write_bytes(people.read_bytes())
     (folder / "later.csv").write_bytes(people.read_bytes())
+    write_sensors(folder / "later-sensors.csv", seed=1)
     rows = (line.split(",", 1)[1] for line in people.read_text().splitlines())
     (folder / "plain.csv").write_text("\n".join(rows) + "\n")  # without the names
     (folder / "log.csv").write_text(log())
@@ -75,7 +78,7 @@ def make_data(data: Path) -> None:
             for i in range(10):
                 (place / f"{i}_5.txt").write_text(f"{kind} {REVIEW}" * (i + 1))
     batches(data / "cifar10", draw)
-    for folder, part in (("stackoverflow", "-1"), ("book_order", "-1")):
+    for folder, part in (("stackoverflow", ""), ("book_order", "-1")):
         events(data / "events" / folder, part, draw)
     articles = data / "text" / "wikitext-103"
     articles.mkdir(parents=True)
@@ -120,7 +123,7 @@ def episodes(folder: Path, draw: np.random.Generator) -> None:
 
     folder.mkdir()
     steps, ends = 60, np.arange(60) % 12 == 11
-    for name in ("hopper_medium_replay-v2", "hopper_medium_expert-v2"):
+    for name in ("hopper_medium-v2", "hopper_medium_replay-v2", "hopper_medium_expert-v2"):
         recorded = Trajectories(
             name, draw.normal(size=(steps, 11)).astype(np.float32),
             draw.uniform(-1, 1, (steps, 3)).astype(np.float32),
