@@ -105,13 +105,21 @@ def digits() -> Case:
     y = found.target.astype(np.int64)
     train, test = stratified_split(y, 0.4, 0)
     kept, held_out = (train[i] for i in stratified_split(y[train], 0.2, 0))
-    given = {"held_out": x[held_out], "test": x[test], "strange": x[test].flip(1)}
+    return of_images(x, y, kept, held_out, x[test], x[test].flip(1), y[test])
+
+
+def of_images(
+    x: Tensor, y: Any, kept: Any, held_out: Any, test: Tensor, strange: Tensor, labels: Any
+) -> Case:
+    """Training images as sequences (n, length, channels) with classes y, which are kept and which
+    held out; those of the test, and the classes of these."""
+    given = {"held_out": x[held_out], "test": test, "strange": strange}
 
     def batches(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         rng = np.random.default_rng(seed)
         while True:
             rows = rng.choice(kept, 64)
-            padding = torch.zeros(64, 8, dtype=torch.bool)
+            padding = torch.zeros(64, x.shape[1], dtype=torch.bool)
             yield x[rows], padding, torch.from_numpy(y[rows])
 
     def calls(part: str) -> Iterator[tuple[Tensor, Tensor]]:
@@ -120,10 +128,10 @@ def digits() -> Case:
 
     def learn(uncertainty: str, seed: int) -> tuple[nn.Module, Calls]:
         torch.manual_seed(seed)
-        model = network(classes=10, channels=8, max_length=8)
+        model = network(classes=10, channels=x.shape[2], max_length=x.shape[1])
         return trained(model, uncertainty, batches(seed), 800, len(kept)), calls
 
-    return Case({"held_out": y[held_out], "test": y[test]}, learn)
+    return Case({"held_out": y[held_out], "test": labels}, learn)
 
 
 def imdb(folder: Path, work: Path) -> Case:
@@ -161,30 +169,7 @@ def cifar10(folder: Path) -> Case:
     x, y = drawn["train"]
     kept, held_out = stratified_split(y, 0.2, 0)
     test, labels = drawn["test"]
-    given = {
-        "held_out": patches(x[held_out]),
-        "test": patches(test),
-        "strange": patches(test.flip(1)),
-    }
-    x = patches(x)
-
-    def batches(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        rng = np.random.default_rng(seed)
-        while True:
-            rows = rng.choice(kept, 64)
-            padding = torch.zeros(64, x.shape[1], dtype=torch.bool)
-            yield x[rows], padding, torch.from_numpy(y[rows])
-
-    def calls(part: str) -> Iterator[tuple[Tensor, Tensor]]:
-        for part_of in given[part].split(256):
-            yield part_of, torch.zeros(part_of.shape[:2], dtype=torch.bool)
-
-    def learn(uncertainty: str, seed: int) -> tuple[nn.Module, Calls]:
-        torch.manual_seed(seed)
-        model = network(classes=10, channels=x.shape[2], max_length=x.shape[1])
-        return trained(model, uncertainty, batches(seed), 800, len(kept)), calls
-
-    return Case({"held_out": y[held_out], "test": labels}, learn)
+    return of_images(patches(x), y, kept, held_out, patches(test), patches(test.flip(1)), labels)
 
 
 def patches(images: Tensor) -> Tensor:
