@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-SHOWN = 5  # failures that are told; all are counted
+SHOWN = 25  # failures that are told; all are counted
 
 
 @dataclass(frozen=True)

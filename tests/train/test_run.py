@@ -257,6 +257,20 @@ def test_a_finished_run_gives_its_result(undisturbed, task):
     assert task.loads == []
 
 
+@pytest.mark.parametrize("seeds", [False, True])
+def test_killed_between_the_result_and_the_status(seeds, config, tmp_path):
+    if seeds:
+        train_seeds(config(), [0], root=tmp_path, name="seeds")
+    else:
+        train(config(), root=tmp_path, name="run")
+    run = tmp_path / ("seeds/seed-0" if seeds else "run")
+    (run / "status.json").write_text('{"status": "running", "reason": null}')
+    (run / ".tmp-status.json-1").write_text('{"sta')
+    resume(run.parent if seeds else run)
+    assert status(run) == {"status": "finished", "reason": None}
+    assert not list(run.glob(".tmp-*"))
+
+
 def test_best_weights_may_be_ahead_of_the_checkpoint(
     config, tmp_path, stop_at, outcome, undisturbed
 ):

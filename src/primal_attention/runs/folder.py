@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import RunError
-from .files import explained, remove_temporary, temporary, write_json
+from .files import TEMPORARY, explained, read_object, remove_temporary, temporary, write_json
 
 WEIGHTS = "best.safetensors"
 MEMORY = "memory.safetensors"  # what some models have to know beside their weights
@@ -118,3 +118,19 @@ def status_kept(path: Path) -> Iterator[None]:
                 write_status(path, "failed", str(error) or repr(error))
         raise
     write_status(path, "finished")
+
+
+def settle(path: Path) -> None:
+    """A run that was killed between its result and its status is finished: say so, and remove what
+    its last writer left. A folder that cannot be written to stays as it is."""
+    if _is_finished(path) and not any(path.glob(f"{TEMPORARY}*")):
+        return
+    with suppress(RunError), locked(path):
+        write_status(path, "finished")
+
+
+def _is_finished(path: Path) -> bool:
+    try:
+        return bool(read_object(path / "status.json").get("status") == "finished")
+    except RunError:
+        return False

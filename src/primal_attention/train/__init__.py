@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ..runs.errors import NotFiniteError, RunError
+from ..runs.folder import settle
 from ..runs.metrics import read_metrics
 from ..tasks.objective import RunResult
 from .config import DecisionConfig, EngineConfig, RunConfig
@@ -85,6 +86,7 @@ def resume(run: Path | str, *, observer: Observer | None = None) -> RunResult | 
         with _observed(config, observer) as fabric:
             return go_on_seeds(fabric, run, observer=observer)
     if result := read_result(run):
+        settle(run)
         return result
     with _observed(read_config(run), observer) as fabric:
         return go_on(fabric, run, observer=observer)

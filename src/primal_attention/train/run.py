@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..runs.errors import NotFiniteError, RunError
 from ..runs.files import read_object
-from ..runs.folder import create_folder, locked, status_kept
+from ..runs.folder import create_folder, locked, settle, status_kept
 from ..tasks.objective import Objective, RunResult
 from .config import EngineConfig, config_in, config_of
 from .environment import environment
@@ -38,6 +38,8 @@ def begin(
 def go_on(fabric: Fabric, run: Path, *, observer: Observer | None) -> RunResult:
     """Train from the last checkpoint of a run, or give its result if it is finished."""
     if result := read_result(run):
+        if fabric.is_global_zero:
+            settle(run)
         return result
     return _work(fabric, load(read_config(run)), run, observer)
 
