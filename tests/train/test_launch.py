@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +148,66 @@ def test_a_process_that_dies_ends_the_run(tmp_path):
     with pytest.raises(RunError, match="a process of the run ended: "):
         train(settings(devices=2), root=tmp_path, observer=Murderer())
     assert not distributed.is_initialized()
+
+
+DIES = """
+import os
+from torch import distributed
+from primal_attention.train.helper import main
+distributed.init_process_group = lambda *_, **__: os._exit(9)
+main()
+"""
+
+
+@needs_gloo
+@pytest.mark.slow
+def test_a_process_that_dies_before_they_meet_ends_the_run(tmp_path, monkeypatch):
+    (tmp_path / "dies_before.py").write_text(DIES)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(launch, "HELPER", "dies_before")
+    monkeypatch.setattr(launch, "MEETING_SECONDS", 2)
+    began = time.monotonic()
+    with pytest.raises(RunError, match="a process of the run ended: "):
+        train(settings(devices=2), root=tmp_path / "runs")
+    assert time.monotonic() - began < launch.PATIENCE_SECONDS + 60
+    assert not distributed.is_initialized()
+    monkeypatch.undo()
+    again = train(settings(devices=2, epochs=1), root=tmp_path / "runs")
+    assert again.status == "finished"
+
+
+@needs_gloo
+@pytest.mark.slow
+def test_without_process_0_the_others_end(tmp_path):
+    command = [sys.executable, "-m", launch.HELPER, "1", "1", json.dumps(settings().to_dict())]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        command, input="", capture_output=True, text=True, timeout=200, env=environment
+    )
+    assert done.returncode == 1
+    assert done.stdout.strip() == launch.READY
+    assert done.stderr.strip().endswith("process 0 has ended")
+
+
+LATE = """
+import time
+from primal_attention.train import helper
+serve = helper.serve
+helper.serve = lambda fabric: (time.sleep(8), serve(fabric))
+helper.main()
+"""
+
+
+@needs_gloo
+@pytest.mark.slow
+def test_processes_that_have_met_wait_for_each_other(tmp_path, monkeypatch):
+    """Only the time to meet is short."""
+    (tmp_path / "late.py").write_text(LATE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(launch, "HELPER", "late")
+    monkeypatch.setattr(launch, "MEETING_SECONDS", 5)
+    result = train(settings(devices=2, epochs=1), root=tmp_path / "runs")
+    assert result.status == "finished"
 
 
 @needs_gloo

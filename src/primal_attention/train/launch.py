@@ -14,8 +14,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
 from typing import IO, TYPE_CHECKING, Any
 
 from ..runs.errors import RunError
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 HELPER = "primal_attention.train.helper"
-READY = "ready"
+READY, GO = "ready", "go"  # of a process that is started, and what it is told
+MEETING_SECONDS = 60  # that the processes have to find each other once all are ready
 PATIENCE_SECONDS = 30  # that the other processes have to end
 
 
@@ -56,7 +58,7 @@ def processes(config: EngineConfig) -> Iterator[Fabric]:
     elif config.devices > (here := _devices_here(config.accelerator)):
         raise RunError(f"devices is {config.devices}; expected at most {here}, all that are here")
     else:
-        with _helpers(config) as port, member(config, 0, port) as fabric:
+        with _helpers(config) as (port, wait), member(config, 0, port, wait) as fabric:
             yield fabric
             fabric.broadcast(None)  # no more runs
 
@@ -69,7 +71,15 @@ def _devices_here(accelerator: str) -> int:
     return torch.cuda.device_count() if on_cuda else os.cpu_count() or 1
 
 
-def _launch(config: EngineConfig, devices: int, nodes: int, environment: Any = None) -> Fabric:
+def _launch(config: EngineConfig, devices: int, nodes: int) -> Fabric:
+    fabric = _fabric(config, devices, nodes)
+    fabric.launch()
+    return fabric
+
+
+def _fabric(config: EngineConfig, devices: int, nodes: int, local: Any = None) -> Fabric:
+    """Fabric, not yet in touch with others; `local` is the environment of processes that meet on
+    this machine."""
     with needs_extra("train", "training needs"):
         import safetensors  # noqa: F401
         from lightning_fabric import Fabric
@@ -77,23 +87,23 @@ def _launch(config: EngineConfig, devices: int, nodes: int, environment: Any = N
         from lightning_fabric.utilities.exceptions import MisconfigurationException
     for name in ("lightning_fabric", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    parallel = devices * nodes > 1
+    options = _without_buffers()
+    if local is not None:
+        options["timeout"] = timedelta(seconds=MEETING_SECONDS)
     try:
-        fabric = Fabric(
+        return Fabric(
             accelerator=config.accelerator,
             devices=devices,
             num_nodes=nodes,
             # buffers are the same everywhere, and in evaluation the processes do not run in step
-            strategy=DDPStrategy(**_without_buffers()) if parallel else "auto",
+            strategy=DDPStrategy(**options) if devices * nodes > 1 else "auto",
             precision=config.precision,  # type: ignore[arg-type]
-            plugins=environment,
+            plugins=local,
         )
     except (MisconfigurationException, RuntimeError) as error:
         raise RunError(
             f"accelerator {config.accelerator!r} with {devices} devices cannot be used: {error}"
         ) from error
-    fabric.launch()
-    return fabric
 
 
 def _without_buffers() -> dict[str, Any]:
@@ -106,8 +116,12 @@ def _without_buffers() -> dict[str, Any]:
 
 
 @contextmanager
-def member(config: EngineConfig, rank: int, port: int) -> Iterator[Fabric]:
-    """Fabric in process `rank` of those on this machine; everything global is restored after it."""
+def member(
+    config: EngineConfig, rank: int, port: int, wait: Callable[[], None]
+) -> Iterator[Fabric]:
+    """Fabric in process `rank` of those on this machine; everything global is restored after it.
+    `wait` returns when all are ready to meet. One that dies before they have met is missed after
+    MEETING_SECONDS; later, its connections end with it."""
     import torch
     from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 
@@ -124,18 +138,40 @@ def member(config: EngineConfig, rank: int, port: int) -> Iterator[Fabric]:
 
     environ, threads = dict(os.environ), torch.get_num_threads()
     try:
-        yield _launch(config, config.devices, 1, Local())
+        fabric = _fabric(config, config.devices, 1, Local())
+        wait()
+        fabric.launch()
+        _take_time()
+        yield fabric
     finally:
-        if torch.distributed.is_initialized():
-            torch.distributed.destroy_process_group()
+        _part()
         os.environ.clear()
         os.environ.update(environ)
         torch.set_num_threads(threads)
 
 
+def _take_time() -> None:
+    """Once the processes have met, they wait for each other as long as is usual."""
+    from torch.distributed import distributed_c10d as c10d
+    from torch.distributed.constants import default_pg_timeout
+
+    c10d._set_pg_timeout(default_pg_timeout)
+    c10d._get_default_store().set_timeout(default_pg_timeout)
+
+
+def _part() -> None:
+    from torch.distributed import distributed_c10d as c10d
+
+    if c10d.is_initialized():
+        c10d.destroy_process_group()
+    else:  # a meeting that failed was counted, and the next one would have another name
+        c10d._world.group_count = 0
+
+
 @contextmanager
-def _helpers(config: EngineConfig) -> Iterator[int]:
-    """Start the processes 1, 2, ... on this machine; gives the port where all meet."""
+def _helpers(config: EngineConfig) -> Iterator[tuple[int, Callable[[], None]]]:
+    """Start the processes 1, 2, ... on this machine; gives the port where all meet, and what waits
+    until they are ready."""
     from lightning_fabric.plugins.environments.lightning import find_free_network_port
 
     port = find_free_network_port()
@@ -143,11 +179,19 @@ def _helpers(config: EngineConfig) -> Iterator[int]:
         started = [
             stack.enter_context(_helper(config, rank, port)) for rank in range(1, config.devices)
         ]
-        for process, log in started:
-            if process.stdout is None or process.stdout.readline().strip() != READY:
-                raise RunError(f"a process of the run did not start: {_last_line(log)}")
+
+        def wait() -> None:
+            for process, log in started:
+                if process.stdout is None or process.stdout.readline().strip() != READY:
+                    raise RunError(f"a process of the run did not start: {_last_line(log)}")
+            for process, log in started:
+                try:
+                    os.write(process.stdin.fileno(), f"{GO}\n".encode())  # type: ignore[union-attr]
+                except BrokenPipeError as error:
+                    raise RunError(f"a process of the run ended: {_last_line(log)}") from error
+
         try:
-            yield port
+            yield port, wait
         except RuntimeError as error:
             for process, log in started:
                 with suppress(subprocess.TimeoutExpired):
@@ -166,6 +210,7 @@ def _helper(
         subprocess.Popen(
             [sys.executable, "-m", HELPER, str(rank), str(port), json.dumps(config.to_dict())],
             env=environment,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
