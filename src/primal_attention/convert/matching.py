@@ -23,6 +23,18 @@ class Distance(NamedTuple):
     task: Tensor | None  # the model's own loss, where the batch has labels
 
 
+class Goal(NamedTuple):
+    """What the original answers to a batch: rows (positions, width) of those that count."""
+
+    output: Tensor
+    blocks: tuple[Tensor, ...]
+    logits: bool
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.nbytes for each in (self.output, *self.blocks))
+
+
 @dataclass(frozen=True)
 class Pair:
     """The original and the model that is to become like it, and where they are compared."""
@@ -31,15 +43,26 @@ class Pair:
     student: nn.Module
     blocks: tuple[str, ...]
 
-    def distance(self, batch: Any) -> Distance:
-        """Of one batch, with the graph of the student."""
-        with torch.no_grad(), _hidden(self.teacher, self.blocks) as taught:
+    @torch.no_grad()
+    def goal(self, batch: Any) -> Goal:
+        """What the student is to answer."""
+        with _hidden(self.teacher, self.blocks) as taught:
             goal = call_model(self.teacher, batch)
+        keep = _valid(batch)
+        logits = getattr(goal, "logits", None)
+        is_logits = isinstance(logits, Tensor) and logits.shape[-1] > 1
+        output = logits if is_logits else _first(goal)
+        blocks = tuple(_rows(taught[name], keep) for name in self.blocks)
+        return Goal(_rows(output, keep), blocks, is_logits)  # type: ignore[arg-type]
+
+    def distance(self, batch: Any, goal: Goal | None = None) -> Distance:
+        """Of one batch, with the graph of the student. goal: if it is known already."""
+        goal = self.goal(batch) if goal is None else goal
         with _hidden(self.student, self.blocks) as learned:
             found = call_model(self.student, batch)
         keep = _valid(batch)
-        pairs = [(learned[name], taught[name]) for name in self.blocks]
-        blocks = torch.stack([_relative(*_rows(a, b, keep)) for a, b in pairs])
+        pairs = zip(self.blocks, goal.blocks, strict=True)
+        blocks = torch.stack([_relative(_rows(learned[name], keep), rows) for name, rows in pairs])
         outputs, agreement = _outputs(found, goal, keep)
         return Distance(outputs, blocks, agreement, _own_loss(found))
 
@@ -76,11 +99,11 @@ def _valid(batch: Any) -> Tensor | None:
     return mask.bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
 
 
-def _rows(a: Tensor, b: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Both as rows (positions, width), without those that do not count."""
-    if keep is not None and a.dim() >= 3 and a.shape[:2] == keep.shape:
-        return a[keep], b[keep]
-    return a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
+def _rows(tensor: Tensor, keep: Tensor | None) -> Tensor:
+    """Rows (positions, width), without those that do not count."""
+    if keep is not None and tensor.dim() >= 3 and tensor.shape[:2] == keep.shape:
+        return tensor[keep]
+    return tensor.reshape(-1, tensor.shape[-1])
 
 
 def _relative(found: Tensor, goal: Tensor) -> Tensor:
@@ -88,15 +111,13 @@ def _relative(found: Tensor, goal: Tensor) -> Tensor:
     return (found - goal).square().mean() / variance.clamp(min=torch.finfo(goal.dtype).tiny)
 
 
-def _outputs(found: Any, goal: Any, keep: Tensor | None) -> tuple[Tensor, Tensor]:
-    a, b = getattr(found, "logits", None), getattr(goal, "logits", None)
-    if isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape[-1] > 1:
-        rows, goals = _rows(a, b, keep)
-        both = rows.log_softmax(-1), goals.log_softmax(-1)
+def _outputs(found: Any, goal: Goal, keep: Tensor | None) -> tuple[Tensor, Tensor]:
+    if goal.logits:
+        rows = _rows(found.logits, keep)
+        both = rows.log_softmax(-1), goal.output.log_softmax(-1)
         distance = F.kl_div(*both, log_target=True, reduction="batchmean")
-        return distance, (rows.argmax(-1) == goals.argmax(-1)).float().mean()
-    rows, goals = _rows(_first(found), _first(goal), keep)
-    distance = _relative(rows, goals)
+        return distance, (rows.argmax(-1) == goal.output.argmax(-1)).float().mean()
+    distance = _relative(_rows(_first(found), keep), goal.output)
     return distance, 1.0 - distance.detach()
 
 

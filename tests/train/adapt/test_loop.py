@@ -110,12 +110,50 @@ def test_one_layer_after_another(model):
     assert all(parameter.requires_grad for parameter in base.parameters())
 
 
-def test_what_is_used_before_and_after_is_trained():
+def test_what_is_used_before_stays_also_where_it_is_used_again():
     inner = nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
     shared = nn.Linear(8, 8)
     model = nn.Sequential(nn.Linear(8, 8), shared, nn.TransformerEncoder(inner, 1), shared)
     pa.convert_(model, rank=2)
-    assert _before(model, torch.randn(1, 3, 8)) == {id(p) for p in model[0].parameters()}
+    early = [*model[0].parameters(), *shared.parameters()]
+    assert _before(model, torch.randn(1, 3, 8)) == {id(p) for p in early}
+
+
+def test_what_is_remembered_changes_no_result(model):
+    found = {}
+    for gigabytes in (0.0, 4e-5, 1.0):  # nothing, a few batches, everything
+        trial = copy.deepcopy(model)
+        calls = []
+        early = trial[1].layers[0].linear1  # its copies have the hook, too
+        hook = early.register_forward_hook(lambda m, *_: calls.append(m) if m is early else None)  # noqa: B023
+        settings = AdaptSettings(layerwise=0, steps=20, every=10, lr=1e-3, remember=gigabytes)
+        adapt_(trial, BATCHES, layers=-1, rank=8, settings=settings)
+        hook.remove()
+        found[gigabytes] = len(calls), trial.state_dict()
+    for gigabytes in (4e-5, 1.0):
+        for name, tensor in found[0.0][1].items():
+            torch.testing.assert_close(found[gigabytes][1][name], tensor)
+    # the trial of the first batch, and the search for what is used before
+    assert found[1.0][0] == 2
+
+
+def test_a_model_whose_blocks_are_no_chain_is_run_whole(model):
+    class Skipping(nn.Module):
+        def __init__(self, encoder):
+            super().__init__()
+            self.layers = encoder.layers
+
+        def forward(self, x):
+            first = self.layers[0](x)
+            return self.layers[2](self.layers[1](first) + x) + first
+
+    skipping = nn.Sequential(model[0], Skipping(model[1]), model[2])
+    other = copy.deepcopy(skipping)
+    for trial, gigabytes in ((skipping, 0.0), (other, 1.0)):
+        settings = AdaptSettings(layerwise=0, steps=6, every=6, lr=1e-3, remember=gigabytes)
+        adapt_(trial, BATCHES, layers=-1, rank=8, settings=settings)
+    for one, two in zip(skipping.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(one, two)
 
 
 def test_refusals():

@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from ...adapters.converted import Converted, evaluation
 from ...convert import Plan, convert_, converted_layers, distill_, plan
 from ...convert.examples import call_model
-from ...convert.matching import Pair, block_of
+from ...convert.matching import Distance, Pair, block_of
 from ...convert.sites import paths
 from ...theory.seeds import seeded
 from .. import checkpoint
+from .memory import Memory
 from .settings import Adaptation, AdaptSettings, Evaluation
 
 Tell = Callable[[int, int, str], None]
@@ -58,8 +59,10 @@ def adapt_(
     last. tell(step, steps, text) hears how far it is. layers and options: those of `convert_`.
 
     First every converted layer learns its original's outputs, then the whole model learns the
-    teacher's outputs and hidden states, by AdamW without dropout. What the first converted layer
-    does not depend on stays as it is. The weights of the best evaluation stay in the model.
+    teacher's outputs and hidden states, by AdamW without dropout. What is used before the first
+    converted layer stays as it is, tied embeddings too. What does not change, the teacher's answers
+    and the states before that layer, is computed once for every batch, as far as there is room
+    (`AdaptSettings.remember`). The weights of the best evaluation stay in the model.
     """
     chosen = settings or AdaptSettings()
     train, judged = _split(list(batches), held_out)
@@ -91,6 +94,7 @@ class _Run:
         tell: Tell | None,
     ) -> None:
         self.model, self.pair, self.train, self.held_out = model, pair, train, held_out
+        self.memory: Memory | None = None
         self.settings, self.quality = settings, quality
         self.tell = tell or (lambda step, steps, text: None)
         self.found = Adaptation((), pair.blocks)
@@ -108,28 +112,32 @@ class _Run:
         optimizer = torch.optim.AdamW(
             [{"params": group} for group in groups], lr=settings.lr, weight_decay=0.0
         )
-        start = self._resume(folder, optimizer)
-        if start is None:
-            start = 0
-            self.found.original = None if self.quality is None else self.quality(self.pair.teacher)
-            self._evaluate(0)
-            if settings.layerwise:
-                self.tell(0, settings.steps, "layer by layer")
-                few = self.train[:: math.ceil(len(self.train) / BATCHES)]
-                told = lambda done, layers, text: self.tell(0, settings.steps, text)  # noqa: E731
-                distill_(
-                    self.model, few, only=self.new, steps=settings.layerwise, lr=5e-3, tell=told
-                )
-                self._evaluate(0)
         try:
             for parameter in others:  # no gradient is computed for them
                 parameter.requires_grad_(False)
+            self.memory = Memory(self.pair, [*self.train, *self.held_out], settings.remember)
+            start = self._resume(folder, optimizer)
+            if start is None:
+                start = self._begin()
             self._learn(start, optimizer, used, folder)
         finally:
             for parameter in others:
                 parameter.requires_grad_(True)
         self.model.load_state_dict(self.best)
         return self.found
+
+    def _begin(self) -> int:
+        """The first evaluation, and every layer by itself."""
+        settings = self.settings
+        self.found.original = None if self.quality is None else self.quality(self.pair.teacher)
+        self._evaluate(0)
+        if settings.layerwise:
+            self.tell(0, settings.steps, "layer by layer")
+            few = self.train[:: math.ceil(len(self.train) / BATCHES)]
+            told = lambda done, layers, text: self.tell(0, settings.steps, text)  # noqa: E731
+            distill_(self.model, few, only=self.new, steps=settings.layerwise, lr=5e-3, tell=told)
+            self._evaluate(0)
+        return 0
 
     def _learn(
         self,
@@ -147,7 +155,7 @@ class _Run:
                 optimizer.param_groups, (1.0, settings.converted), strict=True
             ):
                 group["lr"] = factor * share
-            loss = self._loss(self.train[_order(settings.seed, step, len(self.train))])
+            loss = self._loss(_order(settings.seed, step, len(self.train)))
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(parameters, 1.0)
@@ -160,16 +168,23 @@ class _Run:
         optimizer.zero_grad()
         self.found.ended = self.found.ended or "all steps were done"
 
-    def _loss(self, batch: Any) -> Tensor:
-        distance = self.pair.distance(batch)
+    def _loss(self, number: int) -> Tensor:
+        distance = self._distance(number)
         loss = distance.outputs + self.settings.hidden * distance.blocks.mean()
         if self.settings.task and distance.task is not None:
             loss = loss + self.settings.task * distance.task
         return loss
 
+    def _distance(self, number: int) -> Distance:
+        """Of a batch of both parts, those that are held out last."""
+        if self.memory is None:
+            raise RuntimeError("no batch is known; expected a run that has begun")
+        return self.memory.distance(number)
+
     @torch.no_grad()
     def _evaluate(self, step: int) -> None:
-        found = [self.pair.distance(batch) for batch in self.held_out]
+        first = len(self.train)
+        found = [self._distance(number) for number in range(first, first + len(self.held_out))]
         outputs = float(torch.stack([distance.outputs for distance in found]).mean())
         agreement = float(torch.stack([distance.agreement for distance in found]).mean())
         blocks = torch.stack([distance.blocks for distance in found]).mean(0)
@@ -198,7 +213,7 @@ class _Run:
 
     def _save(self, folder: Path, step: int, optimizer: torch.optim.Optimizer) -> None:
         tensors, scalars = checkpoint.optimizer_state(self.model, optimizer)
-        state = {"step": step, "found": self.found.to_json(), "settings": asdict(self.settings)}
+        state = {"step": step, "found": self.found.to_json(), "settings": _told(self.settings)}
         folder.mkdir(parents=True, exist_ok=True)
         weights = _apart(self.model.state_dict())
         checkpoint.save(
@@ -210,7 +225,7 @@ class _Run:
         if last is None:
             return None
         found = Adaptation.from_json(last.state["found"])
-        if last.state["settings"] != asdict(self.settings) or found.layers != self.found.layers:
+        if last.state["settings"] != _told(self.settings) or found.layers != self.found.layers:
             raise ValueError(
                 f"{folder} holds an adaptation with other settings or layers; expected the same, "
                 "or another folder"
@@ -235,6 +250,11 @@ def _split(batches: list[Any], held_out: Iterable[Any] | None) -> tuple[list[Any
     return train, judged
 
 
+def _told(settings: AdaptSettings) -> dict[str, Any]:
+    """The settings that decide what comes out."""
+    return {name: each for name, each in asdict(settings).items() if name != "remember"}
+
+
 def _schedule(step: int, steps: int) -> float:
     """A share of the learning rate: it rises over a twentieth of the steps, then falls to zero."""
     warm = max(1, steps // 20)
@@ -249,16 +269,18 @@ def _order(seed: int, step: int, count: int) -> int:
 
 
 def _before(model: nn.Module, batch: Any) -> set[int]:
-    """The parameters that are used before the first converted layer and not after: by identity."""
+    """The parameters that are used before the first converted layer, also if they are used again
+    after it: by identity."""
     inside = {m for layer in converted_layers(model) for m in layer.modules()}
     reached = False
     early: set[int] = set()
-    late: set[int] = {id(p) for m in inside for p in m.parameters(recurse=False)}
 
     def see(module: nn.Module, args: Any) -> None:
         nonlocal reached
         reached = reached or module in inside
-        (late if reached else early).update(id(p) for p in module.parameters(recurse=False))
+        if not reached:  # a module may use the parts of it without a call, as torch's attention
+            whole = inside.isdisjoint(module.modules())
+            early.update(id(p) for p in module.parameters(recurse=whole))
 
     hooks = [module.register_forward_pre_hook(see) for module in model.modules()]
     try:
@@ -267,7 +289,7 @@ def _before(model: nn.Module, batch: Any) -> set[int]:
     finally:
         for hook in hooks:
             hook.remove()
-    return early - late
+    return early - {id(p) for m in inside for p in m.parameters(recurse=False)}
 
 
 def _apart(named: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -14,7 +14,8 @@ class AdaptSettings:
     learning rate of the converted layers, in multiples of lr: they have more to learn than weights
     that were pretrained. hidden: weight of the blocks' errors beside that of the outputs. task:
     weight of the model's own loss, where the batches have labels. every: steps between evaluations;
-    patience: evaluations without a better one after which it stops."""
+    patience: evaluations without a better one after which it stops. remember: gigabytes for what is
+    computed once for every batch; it changes the speed, not the result."""
 
     layerwise: int = 300
     steps: int = 500
@@ -25,13 +26,14 @@ class AdaptSettings:
     every: int = 50
     patience: int = 5
     seed: int = 0
+    remember: float = 2.0
 
     def __post_init__(self) -> None:
         for name in ("layerwise", "steps", "every", "patience"):
             number, least = getattr(self, name), 0 if name in ("layerwise", "steps") else 1
             if isinstance(number, bool) or not isinstance(number, int) or number < least:
                 raise ValueError(f"{name} is {number!r}; expected an integer of at least {least}")
-        for name in ("lr", "converted", "hidden", "task"):
+        for name in ("lr", "converted", "hidden", "task", "remember"):
             number = getattr(self, name)
             if not 0 <= number < float("inf") or (name in ("lr", "converted") and number == 0):
                 raise ValueError(f"{name} is {number!r}; expected a number above 0")
