@@ -121,11 +121,39 @@ class Normaliser:
         return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Normaliser:
-        mean, deviation = (
-            np.asarray(stored[key], dtype=np.float64) for key in ("mean", "deviation")
+    def from_dict(cls, stored: Mapping[str, Any], channels: int | None = None) -> Normaliser:
+        """The inverse; anything that `fit` does not give is a ValueError."""
+        found = stored_statistics(stored, "mean", "deviation", channels)
+        if np.abs(found).max(initial=0.0) > np.finfo(np.float64).max ** 0.5:
+            raise ValueError("a mean or a deviation is too great; expected finite squares")
+        return cls(*found)
+
+
+def stored_classes(classes: Any, count: int) -> tuple[str, ...]:
+    """The names of so many classes from JSON, which may be anything; none of numbers."""
+    if classes is None:
+        return ()
+    if not isinstance(classes, list) or len(classes) != count:
+        raise ValueError(f"the classes are {classes!r}; expected {count} names")
+    if wrong := [name for name in classes if not isinstance(name, str)]:
+        raise ValueError(f"a class is {wrong[0]!r}; expected a text")
+    return tuple(classes)
+
+
+def stored_statistics(
+    stored: Mapping[str, Any], place: str, spread: str, channels: int | None
+) -> tuple[Floats, Floats]:
+    """A place and a spread for each channel, from JSON; a ValueError says what is wrong."""
+    first, second = (np.asarray(stored[key], dtype=np.float64) for key in (place, spread))
+    if first.ndim != 1 or first.shape != second.shape or channels not in (None, len(first)):
+        expected = "as many of both" if channels is None else f"{channels} of both"
+        raise ValueError(
+            f"{place} and {spread} have the shapes {first.shape} and {second.shape}; expected "
+            f"{expected}"
         )
-        return cls(mean, deviation)
+    if not np.isfinite(first).all() or not ((second > 0) & np.isfinite(second)).all():
+        raise ValueError(f"{place} or {spread} is damaged; expected finite numbers, {spread} > 0")
+    return first, second
 
 
 class SeriesData(Dataset[Batch]):
@@ -220,11 +248,11 @@ class SeriesReader:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> SeriesReader:
-        normaliser, scale = stored["normaliser"], stored["scale"]
+        normaliser, scale, shape = stored["normaliser"], stored["scale"], stored["shape"]
         return cls(
-            None if normaliser is None else Normaliser.from_dict(normaliser),
-            stored["shape"],
-            tuple(stored["classes"] or ()),
+            None if normaliser is None else Normaliser.from_dict(normaliser, shape["channels"]),
+            shape,
+            stored_classes(stored["classes"], shape["classes"]),
             None if scale is None else (scale[0], scale[1]),
             stored["columns"],
         )

@@ -231,6 +231,10 @@ def edit(folder, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def parameters(folder, **changes):
+    return json.loads((folder / "config.json").read_text())["parameters"] | changes
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -241,6 +245,14 @@ def edit(folder, **changes):
         (lambda f: edit(f, classes={"values": []}), "is damaged: no 'dtype'"),
         (lambda f: edit(f, parameters={"attention": "primal", "widht": 3}), "is damaged: .*widht"),
         (lambda f: edit(f, channels=5), "is damaged: "),
+        (lambda f: edit(f, temperature=10**400), "is damaged: "),
+        (lambda f: edit(f, factors=[float("nan"), 1.0]), "is damaged: found nan"),
+        (lambda f: edit(f, features="x"), "is damaged: features is 'x'"),
+        (lambda f: edit(f, nets=-1), "is damaged: "),
+        (lambda f: edit(f, parameters=parameters(f, device=[])), r"is damaged: device is \[\]"),
+        (lambda f: edit(f, parameters=parameters(f, n_jobs="x")), "is damaged: n_jobs is 'x'"),
+        (lambda f: edit(f, normaliser={"mean": [1e308] * 2, "deviation": [1.0] * 2}), "too great"),
+        (lambda f: edit(f, normaliser={"mean": [0.0], "deviation": [1.0]}), "expected 2 of both"),
         (lambda f: (f / "weights.safetensors").unlink(), "weights.safetensors: no such file"),
         (lambda f: (f / "weights.safetensors").write_bytes(b"12"), "is damaged: "),
         (

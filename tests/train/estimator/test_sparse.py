@@ -1,5 +1,7 @@
 """Sparse kernel machines: exact where they must be, sparse where they can be."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ pytest.importorskip("sklearn")
 from sklearn.kernel_ridge import KernelRidge
 
 from primal_attention import SparseKernelClassifier, SparseKernelRegressor
+from primal_attention.runs.errors import RunError
 
 RNG = np.random.default_rng(0)
 
@@ -55,3 +58,22 @@ def test_three_classes_in_a_folder(tmp_path):
     again = SparseKernelClassifier.load(tmp_path / "saved")
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     assert again.classes_.tolist() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kernel": ["poly", 1.0, 10**400, 1.0]},
+        {"kernel": ["poly", 1.0, 2, "x"]},
+        {"kernel": ["laplace", 1.0, 2, 1.0]},
+        {"classes": {"dtype": "<i8", "values": [1]}},
+        {"features": {}},
+    ],
+)
+def test_a_damaged_folder_is_told(tmp_path, wrong):
+    model = SparseKernelClassifier(1, steps=1, restarts=1)
+    model.fit(RNG.standard_normal((8, 3)), np.arange(8) % 2).save(tmp_path / "saved")
+    path = tmp_path / "saved" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | wrong))
+    with pytest.raises(RunError, match="saved is damaged: "):
+        SparseKernelClassifier.load(tmp_path / "saved")

@@ -103,10 +103,20 @@ def test_folders_that_are_no_runs(tmp_path, own_run):
         pa.load_run(run)
     (run / "best.safetensors").write_bytes(content)
     reader = json.loads((run / "reader.json").read_text())
-    (run / "reader.json").write_text(json.dumps({**reader, "shape": None, "normaliser": {}}))
-    with pytest.raises(RunError, match=r"reader.json is damaged"):
-        pa.load_run(run)
-    (run / "reader.json").write_text(json.dumps({**reader, "shape": {"channels": 2**62}}))
+    mean = reader["normaliser"]["mean"]
+    for wrong in (
+        {"shape": None, "normaliser": {}},
+        {"normaliser": {"mean": mean[:-1], "deviation": [1.0] * len(mean)}},
+        {"normaliser": {"mean": mean, "deviation": [0.0] * len(mean)}},
+        {"normaliser": {"mean": [1e308] * len(mean), "deviation": [1.0] * len(mean)}},
+        {"classes": reader["classes"][:-1]},
+        {"classes": [*reader["classes"][:-1], []]},
+    ):
+        (run / "reader.json").write_text(json.dumps({**reader, **wrong}))
+        with pytest.raises(RunError, match=r"reader.json is damaged"):
+            pa.load_run(run)
+    huge = {"shape": {**reader["shape"], "channels": 2**62}, "normaliser": None}
+    (run / "reader.json").write_text(json.dumps({**reader, **huge}))
     with pytest.raises(RunError, match=r"run is damaged: its model cannot be built"):
         pa.load_run(run)
     config = json.loads((run / "config.json").read_text())

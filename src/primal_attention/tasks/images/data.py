@@ -16,6 +16,7 @@ from torch.utils.data import Dataset
 
 from ..classification.settings import RunConfig
 from ..examples import Batch
+from ..series import stored_classes
 from .augment import crop_and_flip, erase, mix
 from .randaugment import augmented
 from .sets import ImageSet, Pixels, Statistics, statistics
@@ -143,4 +144,4 @@ class ImageReader:
         shape, known = stored["shape"], stored["statistics"]
         statistics = None if known is None else Statistics(*(tuple(values) for values in known))
         look = Look(shape["size"], shape["patch"], statistics)
-        return cls(look, shape, tuple(stored["classes"]))
+        return cls(look, shape, stored_classes(stored["classes"], shape["classes"]))

@@ -44,6 +44,14 @@ class Scale:
         spread = (high - low) / NORMAL_QUARTILES or float(known.std()) or 1.0
         return cls(float(centre), float(spread))
 
+    @classmethod
+    def stored(cls, centre: Any, spread: Any) -> Scale:
+        """From JSON, which may be anything."""
+        found = cls(float(centre), float(spread))
+        if not (np.isfinite(found.centre) and np.isfinite(found.spread) and found.spread > 0):
+            raise ValueError(f"a scale is {found.centre} and {found.spread}; expected finite ones")
+        return found
+
     def __call__(self, values: Floats) -> Floats:
         z = (values - self.centre) / self.spread
         scaled: Floats = z / np.sqrt(1.0 + (z / CLIP) ** 2)
@@ -118,11 +126,19 @@ class Columns:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Columns:
-        known = tuple(
-            Scale(*one) if kind == "number" else tuple(one)
-            for kind, one in zip(stored["kinds"], stored["known"], strict=True)
-        )
-        return cls(tuple(stored["names"]), known)
+        """The inverse; anything else is a ValueError."""
+        parts = zip(stored["names"], stored["kinds"], stored["known"], strict=True)
+        names, known = [], []
+        for name, kind, one in parts:
+            names.append(_text(name))
+            known.append(Scale.stored(*one) if kind == "number" else tuple(map(_text, one)))
+        return cls(tuple(names), tuple(known))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"found {value!r}; expected a text")
+    return value
 
 
 def text_of(value: Any) -> str | None:

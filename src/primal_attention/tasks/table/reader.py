@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..base import DataError
 from ..own.targets import as_number
-from ..series import Integers
+from ..series import Integers, stored_classes
 from .columns import Column, Columns
 from .files import Form
 from .rows import Rows
@@ -80,11 +80,11 @@ class TableReader:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        scale = stored["scale"]
+        scale, classes = stored["scale"], stored["classes"]
         return cls(
             Form.from_dict(stored["form"]),
             Columns.from_dict(stored["columns"]),
-            tuple(stored["classes"]),
+            stored_classes(classes, len(classes)),
             None if scale is None else (float(scale[0]), float(scale[1])),
         )
 

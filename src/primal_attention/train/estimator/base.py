@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..checkpoint import tensors_from_bytes
 from .folder import classes_from_json, classes_to_json, read_folder, refuse_others, write_folder
-from .parameters import plain
+from .parameters import check_integer, plain
 
 
 class SavedEstimator(BaseEstimator):  # type: ignore[misc]
@@ -52,6 +52,7 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
         def restore(content: dict[str, Any], weights: bytes) -> Any:
             estimator = cls(**content["parameters"])
             if content["features"] is not None:
+                check_integer("features", content["features"], 1)
                 estimator.n_features_in_ = content["features"]
             if content["feature_names"] is not None:
                 estimator.feature_names_in_ = np.array(content["feature_names"], dtype=object)

@@ -119,8 +119,9 @@ def in_place(model: Network, device: str) -> Network:
     dtype = torch.float32 if device == "mps" else torch.float64
     try:
         return copy.deepcopy(model).to(device, dtype)
-    except (AssertionError, RuntimeError) as error:  # torch raises either
+    except (AssertionError, RuntimeError, TypeError, ArithmeticError) as error:  # torch raises any
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"device {device!r} cannot be used here ({error}); expected one that can, as with "
+            f"device {device!r} cannot be used here ({reason}); expected one that can, as with "
             "set_params(device='cpu')"
         ) from error

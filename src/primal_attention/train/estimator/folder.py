@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from torch import Tensor
 from ...runs.errors import RunError
 from ...runs.files import explained, read_json, sync_folder, temporary, write_bytes, write_json
 from ..checkpoint import tensors_to_bytes
+from .parameters import check_integer
 
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 Estimator = TypeVar("Estimator")
@@ -108,6 +110,7 @@ def columns_to_json(estimator: Any) -> dict[str, Any]:
 
 
 def columns_from_json(estimator: Any, content: Mapping[str, Any]) -> None:
+    check_integer("features", content["features"], 1)
     estimator._from_table, estimator.n_features_in_ = content["table"], content["features"]
     if content["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(content["feature_names"], dtype=object)
@@ -128,6 +131,19 @@ def classes_to_json(classes: npt.NDArray[Any]) -> dict[str, Any]:
 
 def classes_from_json(stored: dict[str, Any]) -> npt.NDArray[Any]:
     return np.array(stored["values"], dtype=np.dtype(stored["dtype"]))
+
+
+def finite(value: Any) -> float:
+    """A number from JSON, which may be anything."""
+    if not math.isfinite(found := float(value)):
+        raise ValueError(f"found {value}; expected a finite number")
+    return found
+
+
+def restore_values(estimator: Any, names: Sequence[str], values: Sequence[Any]) -> None:
+    """Of a regressor's targets; a classifier has none."""
+    for name, value in zip(names, values, strict=not hasattr(estimator, "classes_")):
+        setattr(estimator, name, finite(value))
 
 
 def _first_line(error: Exception) -> str:

@@ -19,9 +19,10 @@ from .building import Built, build
 from .ensemble import Ensemble, unlabelled
 from .fit import Network
 from .grid import TimeGrid, read_times
+from .parameters import plain
 from .problem import Problem
 from .reading import SeriesEstimator
-from .rocket.model import threads
+from .rocket.model import number_of_threads, threads
 from .settings import Settings
 
 
@@ -181,4 +182,4 @@ class FormerEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
             return self.ensemble_.answers(series, kind.answers, self.device)
 
     def _threads(self) -> int | None:
-        return Settings.of(self.get_params()).workers if self.n_jobs is not None else None
+        return number_of_threads(plain(self.n_jobs))

@@ -12,21 +12,25 @@ import torch
 from torch import Tensor
 
 from ...models.build import build_model
+from ...names import check_choice
 from ...tasks.series import Normaliser
 from ..checkpoint import tensors_from_bytes
-from ..config import RunConfig
+from ..config import CHOICES, RunConfig
 from .ensemble import Ensemble
 from .folder import (
     classes_from_json,
     classes_to_json,
     columns_from_json,
     columns_to_json,
+    finite,
     read_folder,
     refuse_others,
+    restore_values,
     write_folder,
 )
 from .grid import TimeGrid
 from .parameters import plain
+from .rocket.model import number_of_threads
 from .rocket.saving import model_content, model_from, model_tensors
 from .scaling import Squash
 from .settings import Settings
@@ -115,38 +119,42 @@ def _restore(kind: type[Estimator], content: dict[str, Any], weights: bytes) -> 
     if isinstance(parameters["attention"], list):
         parameters["attention"] = tuple(parameters["attention"])
     estimator: Any = kind(**parameters)
+    check_choice("device", estimator.device, CHOICES["accelerator"])
+    number_of_threads(estimator.n_jobs)
     run, classes = content["run"], content["classes"]
     config = _early(estimator) if run is None else RunConfig.from_dict(run)
-    outputs = 1
+    channels, outputs = content["channels"], 1
     if classes is not None:
         estimator.classes_ = classes_from_json(classes)
         outputs = len(estimator.classes_)
     nets = []
     for i in range(content["nets"]):
-        shape = {"channels": content["channels"], "max_length": content["max_length"]}
+        shape = {"channels": channels, "max_length": content["max_length"]}
         net = build_model(config, classes=outputs, **shape)
         net.load_state_dict(_of(f"net.{i}.", stored))
         nets.append(net.eval())
     squash, normaliser, frozen = (content[name] for name in ("squash", "normaliser", "frozen"))
+    if not nets and frozen is None:
+        raise ValueError(f"there are {content['nets']} networks; expected some")
+    first, second = content["factors"]
     estimator.ensemble_ = Ensemble(
         config,
-        content["channels"],
-        None if squash is None else Squash.from_dict(squash),
-        None if normaliser is None else Normaliser.from_dict(normaliser),
+        channels,
+        None if squash is None else Squash.from_dict(squash, channels),
+        None if normaliser is None else Normaliser.from_dict(normaliser, channels),
         tuple(nets),
         None if frozen is None else model_from(frozen, _of("frozen.", stored)),
-        tuple(content["factors"]),
-        content["temperature"],
-        content["share"],
+        (finite(first), finite(second)),
+        finite(content["temperature"]),
+        None if content["share"] is None else finite(content["share"]),
         content["halves"],
     )
     left_out = LEFT_OUT[classes is None]
     setattr(estimator, left_out, stored[left_out].numpy() if left_out in stored else None)
-    for name, value in zip(VALUES, content["values"], strict=False):
-        setattr(estimator, name, value)
+    restore_values(estimator, VALUES, content["values"])
     columns_from_json(estimator, content)
     step = content.get("grid")
-    estimator.grid_ = None if step is None else TimeGrid(step)
+    estimator.grid_ = None if step is None else TimeGrid(finite(step))
     estimator.history_, estimator.n_iter_ = content["history"], content["steps"]
     found: Estimator = estimator
     return found

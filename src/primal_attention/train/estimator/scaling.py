@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tasks.series import Floats, SeriesSet
+from ...tasks.series import Floats, SeriesSet, stored_statistics
 from .rocket.prepare import fill_missing
 
 HEAVY = 20.0  # kurtosis of a channel whose tails are heavy; that of a normal one is 3
@@ -62,8 +62,8 @@ class Squash:
         return {"median": self.median.tolist(), "spread": self.spread.tolist()}
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Squash:
-        return cls(*(np.asarray(stored[key], dtype=np.float64) for key in ("median", "spread")))
+    def from_dict(cls, stored: Mapping[str, Any], channels: int | None = None) -> Squash:
+        return cls(*stored_statistics(stored, "median", "spread", channels))
 
 
 def _sample(cases: SeriesSet) -> Floats:

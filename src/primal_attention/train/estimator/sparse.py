@@ -28,6 +28,7 @@ from ...tasks.series import Floats
 from ...theory.preimages import NAMES, OF_PRODUCTS, Learner, Machine, PointKernel
 from .alone import alone
 from .base import SavedEstimator
+from .folder import finite
 from .inputs import read_labels, read_values
 from .parameters import check_integer, plain, seed_of
 
@@ -140,9 +141,14 @@ class SparseKernelEstimator(SavedEstimator):
         return dict(zip(("points", "alpha", "bias", "mean", "spread"), tensors, strict=True))
 
     def _restore(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        kernel = PointKernel(*content["kernel"])
+        name, *numbers = content["kernel"]
+        check_choice("kernel", name, NAMES)
+        kernel = PointKernel(name, *map(finite, numbers))
         self.machine_ = Machine(kernel, *(tensors[n] for n in ("points", "alpha", "bias")))
         self._mean, self._spread = (tensors[name].numpy() for name in ("mean", "spread"))
+        classes = len(getattr(self, "classes_", (0, 1)))
+        if classes < 2 or self.machine_.alpha.shape[1] != (1 if classes == 2 else classes):
+            raise ValueError(f"alpha is {tuple(self.machine_.alpha.shape)} for {classes} classes")
 
 
 class SparseKernelClassifier(ClassifierMixin, SparseKernelEstimator):  # type: ignore[misc]

@@ -94,6 +94,8 @@ def edit(folder, **changes):
         (lambda f: edit(f, classes={"values": []}), "is damaged: no 'dtype'"),
         (lambda f: edit(f, parameters={"parts": "tied", "grops": 3}), "is damaged: .*grops"),
         (lambda f: edit(f, channels=5), "is damaged: "),
+        (lambda f: edit(f, max_positions=10**30), "is damaged: "),
+        (lambda f: edit(f, max_positions="x"), "is damaged: max_positions is 'x'"),
         (lambda f: edit(f, points=5), "is damaged: weights for .* features; expected"),
         (lambda f: edit(f, alphas={"bass": 1.0}), "is damaged: no 'bass.weights'"),
         (lambda f: (f / "weights.safetensors").unlink(), "weights.safetensors: no such file"),

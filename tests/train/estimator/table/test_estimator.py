@@ -185,6 +185,17 @@ def test_several_networks_answer_by_their_mean(additive, sets):
         PrimalTableRegressor(**{**SMALL, "networks": 0}).fit(X, Y)
 
 
+@pytest.mark.parametrize("wrong", [[None, 1.0], [0.0, 0.0], [0.0, float("inf")], "ab", [0.0]])
+def test_a_scale_that_is_damaged_is_told(additive, tmp_path, wrong):
+    additive.save(tmp_path / "saved")
+    path = tmp_path / "saved" / "config.json"
+    content = json.loads(path.read_text())
+    content["columns"]["known"][0] = wrong
+    path.write_text(json.dumps(content))
+    with pytest.raises(RunError, match="saved is damaged: "):
+        PrimalTableRegressor.load(tmp_path / "saved")
+
+
 def test_folders_of_one_network_say_nothing_of_others(tmp_path):
     """Folders of versions that had one network and no parameter for more."""
     model = PrimalTableRegressor(**{**SMALL, "networks": 1}).fit(X, Y)

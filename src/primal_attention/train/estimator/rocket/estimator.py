@@ -15,9 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ....tasks.series import SeriesSet
+from ..parameters import plain
 from ..reading import SeriesEstimator
 from . import saving
-from .model import RocketModel, Settings, fit_model, threads
+from .model import RocketModel, Settings, fit_model, number_of_threads, threads
 from .pooling import PARTS
 
 
@@ -103,5 +104,5 @@ class RocketEstimator(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
         """(cases, c)"""
         check_is_fitted(self)
         series = self._read(X, self._channels)
-        with threads(self._settings().threads):
+        with threads(number_of_threads(plain(self.n_jobs))):
             return self.model_.scores(series)

@@ -145,7 +145,7 @@ def threads(number: int | None) -> Iterator[None]:
         yield
         return
     before = torch.get_num_threads()
-    torch.set_num_threads(number)
+    torch.set_num_threads(min(number, os.cpu_count() or 1))
     try:
         yield
     finally:

@@ -18,14 +18,16 @@ from ..folder import (
     classes_to_json,
     columns_from_json,
     columns_to_json,
+    finite,
     read_folder,
     refuse_others,
+    restore_values,
     write_folder,
 )
-from ..parameters import plain
+from ..parameters import check_integer, plain
 from .bank import Bank
 from .features import Extractor
-from .model import RocketModel
+from .model import RocketModel, number_of_threads
 from .ridge import Ridge
 
 if TYPE_CHECKING:
@@ -94,15 +96,18 @@ def model_tensors(model: RocketModel) -> dict[str, Tensor]:
 
 def model_from(content: Mapping[str, Any], stored: Mapping[str, Tensor]) -> RocketModel:
     bank = {name.removeprefix("bank."): t for name, t in stored.items() if "bank." in name}
+    for name in ("points", "max_positions"):
+        check_integer(name, content[name], 1)
+        np.int64(content[name])  # an ArithmeticError if it is beyond
     extractor = Extractor(
-        Normaliser.from_dict(content["normaliser"]),
+        Normaliser.from_dict(content["normaliser"], content["channels"]),
         Bank.from_tensors(content["channels"], bank),
         tuple(content["parts"]),
         content["points"],
         content["max_positions"],
     )
     ridges = {
-        part: Ridge(stored[f"{part}.weights"], stored[f"{part}.intercept"], alpha)
+        part: Ridge(stored[f"{part}.weights"], stored[f"{part}.intercept"], finite(alpha))
         for part, alpha in content["alphas"].items()
     }
     _check_widths(extractor, ridges)
@@ -122,6 +127,7 @@ def _restore(kind: type[Estimator], content: dict[str, Any], weights: bytes) -> 
     if isinstance(parameters["parts"], list):
         parameters["parts"] = tuple(parameters["parts"])
     estimator = kind(**parameters)
+    number_of_threads(parameters.get("n_jobs"))
     stored = tensors_from_bytes(weights)
     estimator.model_ = model_from(content, stored)
     for name in LEFT_OUT:
@@ -129,8 +135,7 @@ def _restore(kind: type[Estimator], content: dict[str, Any], weights: bytes) -> 
             setattr(estimator, name, stored[name].numpy())
     if content["classes"] is not None:
         estimator.classes_ = classes_from_json(content["classes"])
-    for name, value in zip(VALUES, content["values"], strict=False):
-        setattr(estimator, name, value)
+    restore_values(estimator, VALUES, content["values"])
     columns_from_json(estimator, content)
     return estimator
 
