@@ -23,9 +23,12 @@ SLOWER = 1.5  # times as long as the first tenth that the last may take
 KINDS: dict[str, dict[str, Any]] = {
     "tied": {"name": "primal", "rank": 4, "weights": "tied"},
     "tied elu": {"name": "primal", "rank": 4, "weights": "tied", "feature_map": "elu"},
+    "tied cosine": {"name": "primal", "rank": 4, "weights": "tied", "feature_map": "cosine"},
     "free": {"name": "primal", "rank": 4, "weights": "free"},
     "linear": {"name": "linear"},
     "performer": {"name": "performer", "features": 8},
+    "flow": {"name": "flow"},
+    "cosformer": {"name": "cosformer", "max_length": 2 * TOKENS},
 }
 
 

@@ -15,8 +15,13 @@ from primal_attention.train import RunError, resume
 from .campaign import Budget, Tally
 
 ROOT = Path(__file__).parents[2]
-# the first engine, one objective for all tasks, the default of tied layers, and before sets
-REVISIONS = ("35c9e54", "a3088b7", "5ea6820", "65a0a72")
+# about every twentieth since the first engine, 35c9e54; among them one objective for all tasks
+# (a3088b7), the default of tied layers (5ea6820), and the last one before sets (65a0a72)
+REVISIONS = (
+    "35c9e54", "ba49720", "b472db0", "b292061", "a3088b7", "14c63b8", "ead0901", "bfe009c",
+    "5ea6820", "9ced2a3", "28275af", "c9d4248", "403031c", "65a0a72", "15f1446", "4d2d329",
+    "3cb985f", "c3f75ca", "378d1ea", "6d6a1d9", "35ec77a",
+)  # fmt: skip
 # in the folder of the old version: a run that is interrupted after some steps
 OLD = """
 import json, sys

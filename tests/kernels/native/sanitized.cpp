@@ -34,7 +34,7 @@ static void run(int64_t batch, int64_t length, int64_t heads, int64_t head_dim, 
   for (auto& value : ignore) value = std::rand() % 3 == 0;
   Call call{};
   call.batch = batch, call.length = length, call.width = width, call.heads = heads;
-  call.head_dim = head_dim, call.rank = rank, call.causal = causal, call.threads = 2;
+  call.head_dim = head_dim, call.rank = rank, call.causal = causal, call.threads = 1 + calls % 3;
   call.map = tied ? static_cast<Map>((kind - 2) % 3) : Map::cosine;
   call.keep_scale = 2.0, call.x = x.data(), call.w_in = w_in.data(), call.root = root.data();
   call.concat_w = concat_w.data(), call.out_w = out_w.data();
@@ -66,7 +66,7 @@ static void run(int64_t batch, int64_t length, int64_t heads, int64_t head_dim, 
 
 int main() {
   for (int kind = 0; kind < 8; kind++)
-    for (int64_t length : {1, 15, 17, 97, 200})
+    for (int64_t length : {1, 15, 17, 95, 96, 97, 200})
       for (int64_t head_dim : {1, 5, 17})
         for (int64_t rank : {1, 6, 13})
           run(1 + length % 3, length, 2, head_dim, rank, kind, rank == 6, head_dim == 5);

@@ -47,6 +47,21 @@ def test_the_environment_switches_them_off(monkeypatch):
 
 
 @served
+@pytest.mark.parametrize("weights", ["tied", "free", "data"])
+def test_without_them_the_results_are_the_same(monkeypatch, weights):
+    layer, found = pa.PrimalAttention(12, 2, rank=3, weights=weights), {}
+    x = torch.randn(2, 97, 12, requires_grad=True)
+    for wanted in ("1", "0"):
+        monkeypatch.setenv(library.VARIABLE, wanted)
+        out, _ = layer(x)
+        loss = out.square().sum() + pa.ksvd_loss(layer)
+        found[wanted] = [out, *torch.autograd.grad(loss, [x, *layer.parameters()])]
+    for ours, theirs in zip(*found.values(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    assert not all(map(torch.equal, *found.values()))  # they are two computations
+
+
+@served
 @pytest.mark.parametrize("level", sorted(build.X86 | build.ARM))
 def test_every_level_that_runs_here(monkeypatch, level):
     layer, x = pa.PrimalAttention(12, 2, weights="tied"), torch.randn(2, 70, 12)
