@@ -62,11 +62,15 @@ def read(path: Path, vocabulary: dict[str, int], count: int) -> list[list[int]]:
 
 
 def batches(
-    sequences: list[list[int]], size: int, vocabulary: dict[str, int], seed: int
+    sequences: list[list[int]],
+    size: int,
+    vocabulary: dict[str, int],
+    seed: int,
+    masks: int | None = None,
 ) -> tuple[list[dict[str, Tensor]], list[Tensor]]:
     """Masked batches of similar lengths, in random order, and the tokens that were there, -100
-    where nothing was masked."""
-    draw = torch.Generator().manual_seed(seed)
+    where nothing was masked. masks: the seed of what is masked, if it is not that of the order."""
+    draw = torch.Generator().manual_seed(seed if masks is None else masks)
     ordered = sorted(sequences, key=len)
     inputs, answers = [], []
     for start in range(0, len(ordered), size):
@@ -156,6 +160,9 @@ def main() -> None:
     parser.add_argument("--converted", type=float, default=1.0, help="their lr, in multiples")
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--train", type=int, default=5001, help="reactions of part a")
+    parser.add_argument("--maskings", type=int, default=1, help="of each reaction of part a")
+    parser.add_argument("--hidden", type=float, default=1.0, help="weight of the blocks' errors")
+    parser.add_argument("--remember", type=float, default=2.0, help="gigabytes")
     parser.add_argument("--test", type=int, default=5001, help="reactions of part b")
     parser.add_argument("--every", type=int, default=100)
     parser.add_argument("--one-by-one", action="store_true", help="from the end, equal steps each")
@@ -168,7 +175,12 @@ def main() -> None:
     base = BertForMaskedLM.from_pretrained(asked.model, weights_only=True).eval()
     part_a = read(asked.data / "uspto50k_a.tsv.gz", vocabulary, asked.train)
     part_b = read(asked.data / "uspto50k_b.tsv.gz", vocabulary, asked.test)
-    learned, _ = batches(part_a, asked.batch_size, vocabulary, seed=1)
+    learned, answers = batches(part_a, asked.batch_size, vocabulary, seed=1)
+    held = learned[::10], answers[::10]
+    taught = [batch for place, batch in enumerate(learned) if place % 10]
+    for masks in range(2, asked.maskings + 1):
+        again, _ = batches(part_a, asked.batch_size, vocabulary, seed=1, masks=100 * masks)
+        taught += [batch for place, batch in enumerate(again) if place % 10]
     if asked.write is not None:
         whole, _ = batches(part_a, len(part_a), vocabulary, seed=1)
         order = torch.randperm(len(part_a), generator=torch.Generator().manual_seed(1))
@@ -181,12 +193,13 @@ def main() -> None:
         turns = count if asked.one_by_one else 1
         settings = AdaptSettings(
             steps=asked.steps // turns, layerwise=asked.layerwise, lr=asked.lr,
-            converted=asked.converted, every=asked.every // turns, seed=seed,
+            converted=asked.converted, every=asked.every // turns, seed=seed, hidden=asked.hidden,
+            remember=asked.remember,
         )  # fmt: skip
         case = {
             "layers": count, "choose": how, "turns": turns, "seed": seed, **options,
             "steps": asked.steps, "lr": asked.lr, "converted lr": asked.converted * asked.lr,
-            "layerwise": asked.layerwise,
+            "layerwise": asked.layerwise, "maskings": asked.maskings, "hidden": asked.hidden,
             "train": len(part_a), "test": len(part_b),
         }  # fmt: skip
         if any(case.items() <= line.items() for line in finished()):
@@ -207,11 +220,14 @@ def main() -> None:
                 asked.steps,
                 asked.lr,
                 asked.converted,
+                asked.maskings,
+                asked.hidden,
             )
             name = "-".join(map(str, named))
             found = pa.adapt_(
-                model, learned, layers=last, settings=settings, folder=asked.work / name,
-                teacher=base, **options,
+                model, taught, layers=last, settings=settings, folder=asked.work / name,
+                teacher=base, held_out=held[0], **options,
+                quality=lambda each: accuracy(right(each, *held)),
                 tell=lambda step, steps, text: print(f"{step}/{steps} {text}", flush=True),
             )  # fmt: skip
         original = right(base, *test) if original is None else original
