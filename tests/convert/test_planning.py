@@ -71,6 +71,13 @@ def test_wrong_options(encoder, options, message):
         plan(encoder, **options)
 
 
+def test_a_rank_that_reduces_nothing_gets_a_note(encoder):
+    note = "rank is not below the width of a head, 8: it reduces nothing"
+    assert [plan(encoder, rank=rank).rows[-1].note for rank in (7, 8, 9)] == ["", note, note]
+    assert note in str(plan(encoder, rank=8))
+    assert plan(encoder, attention="linear").rows[-1].note == ""
+
+
 def test_notes_tell_what_free_weights_do_not_do(encoder):
     assert plan(encoder, weights="free").rows[-1].note == "free weights mix no positions"
     decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(16, 2, 24), 1)

@@ -59,7 +59,8 @@ def arrange(
     key = query if key is None else key
     value = key if value is None else value
     for name, tensor in (("query", query), ("key", key), ("value", value)):
-        expect_tensor(name, tensor, f"(batch, length, {embed_dim})")
+        if not isinstance(tensor, Tensor):
+            expect_tensor(name, tensor, f"(batch, length, {embed_dim})")
     if query.is_nested:
         if not (key is query and value is query and key_padding_mask is None):
             raise ValueError(
@@ -78,16 +79,17 @@ def arrange(
             "value differs from key; this attention has no values, expected value to be key or None"
         )
     _check("query", query, embed_dim, dtype, query)
-    for name, tensor in (("key", key), ("value", value)):
-        if tensor is not query:
-            _check(name, tensor, embed_dim, dtype, query)
+    if key is not query:
+        _check("key", key, embed_dim, dtype, query)
+    if value is not key and value is not query:
+        _check("value", value, embed_dim, dtype, query)
     batched = query.dim() == 3
     x = _batch_first(query, batched, batch_first)
     y = x if key is query else _batch_first(key, batched, batch_first)
     v = y if value is key else x if value is query else _batch_first(value, batched, batch_first)
-    if y.shape[0] != x.shape[0]:
+    if y is not x and y.shape[0] != x.shape[0]:
         raise ValueError(f"key has batch size {y.shape[0]}; expected {x.shape[0]}, as query")
-    if v.shape[:2] != y.shape[:2]:
+    if v is not y and v.shape[:2] != y.shape[:2]:
         raise ValueError(
             f"value has (batch, length) {tuple(v.shape[:2])}; expected {tuple(y.shape[:2])}, as key"
         )

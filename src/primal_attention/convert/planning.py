@@ -175,7 +175,7 @@ def _row(site: Site, asked: Options | None, length: int, model: nn.Module) -> Ro
     return Row(
         site.names, kind, site.adapter.name, settings, now, after,
         _flops_before(source, length), _flops_after(source, core, length),
-        _note(site, settings, getattr(source, "dropped", ()), _owners(model, site)),
+        _note(site, settings, source, _owners(model, site)),
     )  # fmt: skip
 
 
@@ -216,9 +216,13 @@ def _owners(model: nn.Module, site: Site) -> list[str]:
 
 
 def _note(
-    site: Site, settings: dict[str, Any], dropped: Sequence[str], owners: Sequence[str]
+    site: Site, settings: dict[str, Any], source: Source | HeadsSource, owners: Sequence[str]
 ) -> str:
-    notes = [f"drops {what}" for what in dropped]
+    notes = [f"drops {what}" for what in getattr(source, "dropped", ())]
+    if settings.get("rank", 0) >= source.head_dim:
+        notes.append(
+            f"rank is not below the width of a head, {source.head_dim}: it reduces nothing"
+        )
     if settings.get("weights") == "free" and not settings["causal"]:
         notes.append("free weights " + ("ignore the context" if site.cross else "mix no positions"))
     if len(site.names) > 1:

@@ -14,6 +14,7 @@ from .objective import Positions, check_positions
 from .squares import Square, sum_of_squares
 
 Growth = Literal["square", "log"]  # of the loss with J
+_SQUARES, _GROWTHS = get_args(Square), get_args(Growth)
 
 
 def ksvd_loss(
@@ -42,9 +43,9 @@ def ksvd_loss(
     if reduction not in ("mean", "sum"):
         raise ValueError(f'reduction is {reduction!r}; expected "mean" or "sum"')
     check_positions(positions)
-    if square not in get_args(Square):
+    if square not in _SQUARES:
         raise ValueError(f'square is {square!r}; expected "sample" or "batch"')
-    if growth not in get_args(Growth):
+    if growth not in _GROWTHS:
         raise ValueError(f'growth is {growth!r}; expected "square" or "log"')
     modules = [(m, vars(m).get("ledger")) for m in model.modules()]
     layers = [(m, ledger) for m, ledger in modules if isinstance(ledger, Ledger)]

@@ -1,6 +1,7 @@
 """Which kernels are loaded, when they stand back, and how they are compiled."""
 
 import ctypes
+import platform
 import re
 import subprocess
 import sys
@@ -40,8 +41,6 @@ def test_the_environment_switches_them_off(monkeypatch):
     assert library.kernels() is None
     assert "off" in library.state()
     assert path() == "tiles"
-    monkeypatch.setenv(library.VARIABLE, "v0")
-    assert path() == "tiles"
     monkeypatch.setenv(library.VARIABLE, "1")
     assert path() == "native"
 
@@ -61,8 +60,21 @@ def test_without_them_the_results_are_the_same(monkeypatch, weights):
     assert not all(map(torch.equal, *found.values()))  # they are two computations
 
 
+def test_an_unknown_level_is_named(monkeypatch):
+    monkeypatch.setattr(library.platform, "machine", lambda: "x86_64")
+    monkeypatch.setenv(library.VARIABLE, "neon")
+    library._load.cache_clear()
+    try:
+        assert path() == "tiles"
+        assert library.state() == (
+            "native kernels: none, as PRIMAL_KERNELS is 'neon'; expected 0, 1 or one of v4, v3"
+        )
+    finally:
+        library._load.cache_clear()
+
+
 @served
-@pytest.mark.parametrize("level", sorted(build.X86 | build.ARM))
+@pytest.mark.parametrize("level", build.levels(platform.machine()))
 def test_every_level_that_runs_here(monkeypatch, level):
     layer, x = pa.PrimalAttention(12, 2, weights="tied"), torch.randn(2, 70, 12)
     expected = layer(x)[0]
@@ -158,18 +170,23 @@ def test_both_sides_know_the_same_call():
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the compiler is slow with sanitizers
-def test_sanitizers(tmp_path):
-    """A driver with address and undefined-behaviour sanitizers over odd sizes."""
+@pytest.mark.parametrize("level", ["", *build.levels(platform.machine())])
+def test_sanitizers(level, tmp_path):
+    """A driver with address and undefined-behaviour sanitizers over odd sizes, with vectors of
+    every width that runs here."""
     compiler = next(build.compilers(), None)
     if compiler is None:
         pytest.skip("no compiler")
     driver = tmp_path / "driver"
     flags = ["-std=c++17", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     source = build.Path(__file__).parent / "sanitized.cpp"
+    flags += build._fitting(compiler, build.levels(platform.machine()).get(level, ()))
     command = [*compiler, *flags, "-pthread", f"-I{build.SOURCE}", str(source), "-o", str(driver)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"no sanitizers: {done.stderr[-300:]}")
     ran = subprocess.run([str(driver)], capture_output=True, text=True)
+    if "another processor" in ran.stdout:
+        pytest.skip(f"the processor has no {level}")
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert "calls" in ran.stdout

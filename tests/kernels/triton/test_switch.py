@@ -13,7 +13,7 @@ TIED, FREE = Layer(True, 8, 0.0), Layer(False, 8, 0.0)
 @pytest.fixture
 def wanted(monkeypatch):
     monkeypatch.setenv("PRIMAL_TRITON", "1")
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(switch, "interpreted", lambda: True)
     monkeypatch.setattr(switch, "_installed", lambda: True)
 
 
@@ -37,7 +37,7 @@ def test_off_unless_asked_for(monkeypatch, wanted, x):
 
 
 def test_off_without_a_gpu(monkeypatch, wanted, x):
-    monkeypatch.delenv("TRITON_INTERPRET")
+    monkeypatch.setattr(switch, "interpreted", lambda: False)
     assert not serves(x, x.dtype, Cosine(16), TIED)
 
 

@@ -32,7 +32,7 @@ from ..rotation import Rotation
 from .cost import primal_cost
 from .native import attend_native, native_weights, triton_layer
 from .options import AnchorRule, Weights, check_options, default_map
-from .parameters import PrimalParameters, expect_linear_parts
+from .parameters import PrimalParameters, linear_parts
 from .state import PrimalState
 from .steps import causal_tied, objective_terms, output_map, valid_positions
 from .summary import SummarisedContext
@@ -399,7 +399,7 @@ class PrimalAttention(PrimalParameters, SummarisedContext):
 
     def _decode(self, x: Tensor, state: PrimalState) -> tuple[Tensor, PrimalState]:
         """A few positions of a stream, by the parameters as they are."""
-        expect_linear_parts(self)
+        _, out_proj = linear_parts(self)
         tied = self.weights == "tied"
         run = decoding.tied_scores if tied else decoding.free_scores
         scores, sums, seen = run(
@@ -409,7 +409,7 @@ class PrimalAttention(PrimalParameters, SummarisedContext):
         )  # fmt: skip
         pairs = scores.unflatten(2, (2, self.num_heads)).transpose(2, 3).flatten(3)  # (B, N, h, 2s)
         heads = F.linear(pairs, *self.readout())
-        out = F.linear(heads.flatten(2), self.out_proj.weight, self.out_proj.bias)
+        out = F.linear(heads.flatten(2), out_proj.weight, out_proj.bias)
         return out, PrimalState(sums, seen, None)
 
     # -- parts -----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from ...kernels.scan import running_mean
 from ...kernels.triton import switch as triton
 from ...theory.features import SharpMap
 from ..inputs import Sequences
-from .parameters import expect_linear_parts
+from .parameters import linear_parts, parameter
 from .state import PrimalState
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ def attend_native(
     want_terms: bool,
 ) -> tuple[Results, PrimalState | None]:
     """By the CPU kernels: what they make, and the state. A backward pass releases the ledger."""
-    expect_linear_parts(layer)
+    _, out_proj = linear_parts(layer)
     x, ignore, weights, before = call.x, call.ignore, None, None
     dual = w_e = w_r = None
     if layer.weights == "tied":
-        dual = layer.dual_weight
+        dual = parameter(layer, "dual_weight")
         before = None if state is None else Before(state.sums, state.seen)
     else:
-        w_e, w_r = layer.w_e, layer.w_r
+        w_e, w_r = parameter(layer, "w_e"), parameter(layer, "w_r")
         if state is not None:
             x, sums, seen = running_mean(x, ignore, state.sums, state.seen)
             state = PrimalState(sums, seen, None)
@@ -68,15 +68,17 @@ def attend_native(
             x, weights = anchor_weights(
                 x, ignore, layer.projections(x.dtype), layer.anchor_source, WHOLE, eager=True
             )
-    feature_map, readout, out_proj = layer.feature_map, layer.readout(), layer.out_proj
+    feature_map, readout = layer.feature_map, layer.readout()
     log_sharp: Tensor | None = None
     if isinstance(feature_map, SharpMap):
         log_sharp = feature_map.log_sharpness
         if log_sharp.shape[1] != layer.num_heads:  # the heads share it
             log_sharp = log_sharp.expand(2, layer.num_heads)
     parameters = Parameters(
-        dual, w_e, w_r, weights, layer.in_proj_weight, layer.in_proj_bias, layer.sqrt_lambda,
-        *readout, out_proj.weight, out_proj.bias, log_sharp,
+        dual, w_e, w_r, weights,
+        parameter(layer, "in_proj_weight"), parameter(layer, "in_proj_bias"),
+        parameter(layer, "sqrt_lambda"), *readout,
+        parameter(out_proj, "weight"), parameter(out_proj, "bias"), log_sharp,
     )  # fmt: skip
     results = dispatch.attend_native(
         x, ignore, parameters, feature_map,

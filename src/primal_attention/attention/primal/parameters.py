@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -97,12 +99,20 @@ class PrimalParameters(Readout):
         return PrimalState(like.new_zeros(batch_size, width), seen, key_sum)
 
 
-def expect_linear_parts(layer: PrimalParameters) -> None:
-    """Refuse a replaced part whose forward, never called, would do something else."""
-    for name in ("concat", "out_proj"):
-        part = getattr(layer, name)
+def parameter(layer: nn.Module, name: str) -> Any:
+    """What getattr gives, a microsecond earlier: nn.Module looks everywhere else first."""
+    found = layer._parameters.get(name)
+    return getattr(layer, name) if found is None else found
+
+
+def linear_parts(layer: PrimalParameters) -> tuple[nn.Linear, nn.Linear]:
+    """W_c and the output projection; refuses a replaced part whose forward, never called, would do
+    something else."""
+    concat, out_proj = layer.concat, layer.out_proj
+    for name, part in (("concat", concat), ("out_proj", out_proj)):
         if not isinstance(part, nn.Linear):
             raise TypeError(f"{name} is a {type(part).__name__}; expected nn.Linear")
+    return concat, out_proj
 
 
 @torch.no_grad()

@@ -34,10 +34,10 @@ class Readout(nn.Module):
 
     def readout(self) -> tuple[Tensor, Tensor | None]:
         """W_c (p, 2s) and its bias: the parameters, or a draw where `variational_` was here."""
-        posterior = self.posterior
+        concat, posterior = self.concat, self.posterior
         if posterior is None:
-            return self.concat.weight, self.concat.bias
-        return posterior.weight(self.concat.weight, self.training), self.concat.bias
+            return concat.weight, concat.bias
+        return posterior.weight(concat.weight, self.training), concat.bias
 
     @property
     def posterior(self) -> Posterior | None:

@@ -8,19 +8,19 @@ from torch import Tensor
 from ...distributed import WHOLE, WholeSequence
 from ...kernels import reference
 from ...theory.entry import Count, Parts
-from .parameters import PrimalParameters, expect_linear_parts
+from .parameters import PrimalParameters, linear_parts
 from .state import PrimalState
 
 
 def output_map(layer: PrimalParameters, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """W_c and the output projection are one linear map of the scores: (d, 2h * s) and (d,)."""
-    expect_linear_parts(layer)
-    out = layer.out_proj.weight.to(dtype).unflatten(1, (layer.num_heads, layer.head_dim))
+    _, out_proj = linear_parts(layer)
+    out = out_proj.weight.to(dtype).unflatten(1, (layer.num_heads, layer.head_dim))
     w_c, b_c = layer.readout()  # (p, 2s) and (p,)
     w_out = (out @ w_c.to(dtype)).unflatten(2, (2, layer.rank)).transpose(1, 2).flatten(1)
     if b_c is None:
         return w_out, w_out.new_zeros(layer.embed_dim)
-    return w_out, out.sum(1) @ b_c.to(dtype) + layer.out_proj.bias.to(dtype)
+    return w_out, out.sum(1) @ b_c.to(dtype) + out_proj.bias.to(dtype)
 
 
 def causal_tied(

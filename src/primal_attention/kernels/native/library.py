@@ -76,6 +76,11 @@ def _load(wanted: str) -> tuple[Kernels | None, str]:
     known = levels(platform.machine())
     if not known:
         return None, f"none for {platform.machine()}"
+    if wanted not in ("", "1", *known):
+        return (
+            None,
+            f"none, as {VARIABLE} is {wanted!r}; expected 0, 1 or one of {', '.join(known)}",
+        )
     reason = "not compiled (python -m primal_attention.kernels.native.build)"
     for level in known:
         path = HERE / library_name(level)

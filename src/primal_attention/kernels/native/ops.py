@@ -20,6 +20,7 @@ from .library import Kernels, pack
 
 Kind = Literal["tied", "fixed"]
 COSINE, ELU, SQUARED_ELU = range(3)  # `Map` in source/call.h
+_CPU = torch.device("cpu")
 _TYPES = {torch.float32: 0, torch.bfloat16: 1}  # `Type` in source/tiles.h
 
 
@@ -39,6 +40,9 @@ class Parameters(NamedTuple):
     out_w: Tensor  # (d, h p)
     out_b: Tensor | None  # (d)
     log_sharp: Tensor | None = None  # (2, h), of a sharp feature map
+
+
+_ROOT, _CONCAT_W = map(Parameters._fields.index, ("root", "concat_w"))
 
 
 class Options(NamedTuple):
@@ -99,7 +103,11 @@ def attend(
 
 
 def as_float32(parameters: Parameters) -> list[Tensor | None]:
-    return [t if t is None else t.float().contiguous() for t in parameters]
+    return [t if t is None or _is_plain(t) else t.float().contiguous() for t in parameters]
+
+
+def _is_plain(t: Tensor) -> bool:
+    return t.dtype is torch.float32 and t.is_contiguous()
 
 
 class _Attend(torch.autograd.Function):
@@ -154,7 +162,7 @@ class _Attend(torch.autograd.Function):
 
 def _float32(*shape: int) -> Tensor:
     """Memory that the functions in C++ write, whatever torch's default type and device are."""
-    return torch.empty(shape, dtype=torch.float32, device="cpu")
+    return torch.empty(shape, dtype=torch.float32, device=_CPU)
 
 
 # -- the functions in C++ --------------------------------------------------------------------------
@@ -162,10 +170,9 @@ def _float32(*shape: int) -> Tensor:
 
 def numbers_of(x: Tensor, tensors: Sequence[Any], options: Options) -> tuple[int, ...]:
     """NUMBERS of `library.py`."""
-    parameters = Parameters(*tensors)
-    heads, rank = parameters.root.shape
+    (heads, rank), head_dim = tensors[_ROOT].shape, len(tensors[_CONCAT_W])
     return (
-        *x.shape, heads, parameters.concat_w.shape[0], rank, options.anchors, options.feature_map,
+        *x.shape, heads, head_dim, rank, options.anchors, options.feature_map,
         _TYPES[x.dtype], options.causal, torch.get_num_threads(),
     )  # fmt: skip
 
@@ -224,7 +231,7 @@ def _run(
     given = (x, ignore, keep, *tensors, *(before or (None, None)), *others)
     call = pack(
         numbers or numbers_of(x, tensors, options),
-        keep_scale(options.dropout),
+        keep_scale(options.dropout) if options.dropout else 1.0,
         [0 if tensor is None else tensor.data_ptr() for tensor in given],
     )
     options.kernels.run(f"primal_{options.kind}_{way}", call)

@@ -51,7 +51,7 @@ class Shape(NamedTuple):
             "MAP": self.feature_map, "MASK": hidden is not None,
             "PREC": "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee",
             "CAST": interpreted(), "num_warps": 8,
-            "num_stages": 2 if self.half and not self.amd else 1,
+            "num_stages": 1 if self.amd else 2 if self.half else 3,
         }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ class Layer(NamedTuple):
 
 def serves(x: Tensor, dtype: torch.dtype, feature_map: FeatureMap, layer: Layer) -> bool:
     """Whether self-attention on x (B, N, d) is one that the kernels know, and they are wanted."""
-    if os.environ.get("PRIMAL_TRITON") != "1":
+    if not (x.is_cuda or interpreted()) or os.environ.get("PRIMAL_TRITON") != "1":
         return False
     number = map_number(feature_map)
     return (
@@ -35,7 +35,6 @@ def serves(x: Tensor, dtype: torch.dtype, feature_map: FeatureMap, layer: Layer)
         and max(feature_map.head_dim, layer.rank) <= WIDEST.get(dtype, 0)
         and x.numel() > 0
         and not layer.dropout
-        and (x.is_cuda or interpreted())
         and _installed()
     )
 
@@ -49,8 +48,9 @@ def map_number(feature_map: FeatureMap) -> int | None:
     return int(feature_map.power) if feature_map.power in (1, 2) else None
 
 
+@functools.cache
 def interpreted() -> bool:
-    """Whether Triton runs its kernels on the CPU, element by element: for tests."""
+    """Whether Triton runs its kernels on the CPU, element by element: for tests. It asks once."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 

@@ -7,6 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from primal_attention import PrimalAttention, ksvd_loss
+from primal_attention.kernels.native import library
 
 from ....pairs import pairwise
 
@@ -125,17 +126,18 @@ def test_long_sequences(kind, options, dtype, make_layer, make_rows):
         assert_near(layer(x)[0], wide(x.double())[0], ulps=10)
 
 
-@pytest.mark.parametrize("batch", [16, 512])
-@pytest.mark.parametrize("kind", ["data-sample", "free", "tied"])
-def test_large_batches(kind, batch, make_rows):
+@pytest.mark.parametrize("kernels", ["1", "0"], ids=["kernels", "without"])
+@pytest.mark.parametrize("batch", [16, 1024])
+@pytest.mark.parametrize("weights", ["data", "free", "tied"])
+def test_large_batches(weights, batch, kernels, make_rows, monkeypatch):
     """The gradients of the weights are sums over samples: 0.6 % at every size of the batch."""
+    monkeypatch.setenv(library.VARIABLE, kernels)
     torch.manual_seed(0)
-    weights = kind.partition("-")[0]
     layer = PrimalAttention(16, 2, rank=4, weights=weights, dtype=torch.bfloat16)
     wide = PrimalAttention(16, 2, rank=4, weights=weights, dtype=torch.float64)
     wide.load_state_dict(layer.state_dict())
-    x = make_rows(batch, 64, 16, dtype=torch.bfloat16)
-    probe = make_rows(batch, 64, 16, seed=3, dtype=torch.bfloat16)
+    x = make_rows(batch, 128, 16, dtype=torch.bfloat16)
+    probe = make_rows(batch, 128, 16, seed=3, dtype=torch.bfloat16)
     for one in (layer, wide):
         given = x.to(one.out_proj.weight.dtype)
         (one(given)[0] * probe.to(given.dtype)).sum().backward()
