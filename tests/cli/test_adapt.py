@@ -19,13 +19,15 @@ from .test_convert import batches, folder
 __all__ = ["batches", "folder"]
 
 
-def test_a_model_its_page_and_a_second_start(folder, batches, tmp_path):
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_model_its_page_and_a_second_start(at_once, folder, batches, tmp_path):
     app = typer.Typer()
     app.command()(adapt)
     out = tmp_path / "out"
     words = [
         folder, "--batches", batches, "--layers", "-2:", "--rank", 4, "--batch-size", 2,
         "--layerwise", 2, "--steps", 4, "--every", 2, "-o", out, "--quiet", "--json",
+        *([] if at_once else ["--one-by-one"]),
     ]  # fmt: skip
     results = []
     for _ in range(2):

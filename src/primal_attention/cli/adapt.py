@@ -71,6 +71,10 @@ def adapt(
     patience: Annotated[
         int, typer.Option(help="Evaluations without a better one, then it stops.", min=1)
     ] = 5,
+    one_by_one: Annotated[
+        bool,
+        typer.Option("--one-by-one", help="Convert the last, then the one before, and so on."),
+    ] = False,
     task: Annotated[
         float, typer.Option(help="Weight of the model's own loss, if the inputs have labels.")
     ] = 0.0,
@@ -105,6 +109,7 @@ def adapt(
         converted=converted,
         every=every,
         patience=patience,
+        one_by_one=one_by_one,
         task=task,
         seed=seed,
     )

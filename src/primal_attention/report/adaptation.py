@@ -52,7 +52,7 @@ def _curves(found: Adaptation, command: str) -> Section:
         curves["quality"] = [each.quality or 0.0 for each in found.history]
     figures = []
     for name, values in curves.items():
-        at = values[steps.index(found.best)]
+        at = values[found.history.index(found.after)]
         marks = [Mark(found.best, at, 0, f"step {found.best}: {at:.4f}")]
         chart = lines(steps, [Series(name, 0, values)], x_name="step", y_name=name, marks=marks)
         caption = f"{name.capitalize()} against steps"
