@@ -18,7 +18,7 @@ from torch import nn
 from ...adapters.converted import evaluation
 from ...convert import Plan, convert_, converted_layers, plan
 from ...convert.matching import Pair, block_of
-from ...convert.sites import paths
+from ...convert.sites import check_model, paths
 from ...theory.seeds import seeded
 from .loop import Run, Tell
 from .settings import Adaptation, AdaptSettings, Evaluation
@@ -61,6 +61,7 @@ def adapt_(
     `AdaptSettings(one_by_one=True)` all of this happens to the last attention, then to the one
     before it, and so on.
     """
+    check_model(model)
     chosen = settings or AdaptSettings()
     train, judged = _split(list(batches), held_out)
     teacher = copy.deepcopy(model) if teacher is None or teacher is model else teacher
