@@ -6,6 +6,9 @@
 One sequence, forward without gradients, one thread, random weights (they do not change the time).
 Seconds are CPU time of the process, the least of some repetitions; memory is the peak of a process
 of its own, above what it has after the model is built. The model has as many positions as inputs.
+Tensors of a megabyte or more are given back to the system as they are freed (the C library's
+`MALLOC_MMAP_THRESHOLD_`), so that memory is what is in use: by itself glibc keeps holes of
+tens of megabytes, as many as their order happens to leave. `--heap` measures with them.
 """
 
 from __future__ import annotations
@@ -59,18 +62,20 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=[512, 2048, 8192])
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--heap", action="store_true", help="with the holes of the heap")
     parser.add_argument("--cell", nargs=2, metavar=("KIND", "LENGTH"), help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.cell:
         print(json.dumps(cell(asked.cell[0], int(asked.cell[1]), asked.layers, asked.repeats)))
         return
+    world = dict(os.environ) if asked.heap else {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(2**20)}
     print("length  softmax s  primal s  faster  softmax MB  primal MB  less memory")
     for length in asked.lengths:
         found = []
         for kind in KINDS:
             sizes = ["--layers", str(asked.layers), "--repeats", str(asked.repeats)]
             words = [sys.executable, __file__, "--cell", kind, str(length), *sizes]
-            done = subprocess.run(words, capture_output=True, text=True, check=True)
+            done = subprocess.run(words, env=world, capture_output=True, text=True, check=True)
             found.append(json.loads(done.stdout.splitlines()[-1]))
         old, new = found
         print(

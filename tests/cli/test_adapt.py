@@ -19,13 +19,16 @@ from .test_convert import batches, folder
 __all__ = ["batches", "folder"]
 
 
-def test_a_model_its_page_and_a_second_start(folder, batches, tmp_path):
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_model_its_page_and_a_second_start(at_once, folder, batches, tmp_path):
     app = typer.Typer()
     app.command()(adapt)
     out = tmp_path / "out"
     words = [
         folder, "--batches", batches, "--layers", "-2:", "--rank", 4, "--batch-size", 2,
         "--layerwise", 2, "--steps", 4, "--every", 2, "-o", out, "--quiet", "--json",
+        "--no-speed",
+        *([] if at_once else ["--one-by-one"]),
     ]  # fmt: skip
     results = []
     for _ in range(2):
@@ -41,3 +44,17 @@ def test_a_model_its_page_and_a_second_start(folder, batches, tmp_path):
     assert "bert.encoder.layer.2" in page
     assert (out / "vocab.txt").is_file()
     assert "agreement with the original" in (out / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_page_has_time_and_memory_of_both(folder, batches, tmp_path):
+    app = typer.Typer()
+    app.command()(adapt)
+    words = [
+        folder, "--batches", batches, "--rank", 4, "--extend-positions", 200, "--layerwise", 0,
+        "--batch-size", 2, "--steps", 1, "-o", tmp_path / "out", "--quiet", "--json",
+    ]  # fmt: skip
+    CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False)
+    page = (tmp_path / "out" / "report.html").read_text()
+    lengths = page.split('id="paces"')[1].split("<tbody>")[1]
+    assert [f'"row">{length}<' in lengths for length in (128, 200, 512)] == [True, True, False]

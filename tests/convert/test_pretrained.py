@@ -8,11 +8,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+import primal_attention as pa
 from primal_attention.convert import (
     convert_,
     converted_layers,
     from_pretrained,
     load,
+    plan,
     pretrained_class,
     revert_,
     save,
@@ -130,3 +132,35 @@ def test_a_wrong_config_is_refused(hugging_face, tmp_path):
         load(tmp_path, base=other)
     with pytest.raises(TypeError, match="base is a int"):
         load(tmp_path, base=3)
+
+
+def test_a_folder_stands_for_its_model(hugging_face, tmp_path):
+    model = hugging_face("bert")[0]
+    model.save_pretrained(tmp_path)
+    assert str(plan(tmp_path, rank=3)) == str(plan(model, rank=3))
+    found = convert_(str(tmp_path), rank=3)
+    assert type(found).__name__ == type(model).__name__
+    assert len(converted_layers(found)) == 1
+
+
+def test_a_class_where_the_config_names_none(hugging_face, tmp_path):
+    model, batch, _, out, _, _ = hugging_face("bert")
+    model.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    for field in ("model_type", "architectures"):
+        del config[field]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"cannot be opened: .*or the class of the model"):
+        from_pretrained(tmp_path)
+    found = from_pretrained(tmp_path, class_name=type(model).__name__)
+    assert_close(out(found.to(model.dtype).eval(), batch), out(model, batch))
+    model.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="holds a BertForNothing; expected a class"):
+        from_pretrained(tmp_path, class_name="BertForNothing")
+
+
+def test_what_is_no_module_is_named():
+    with pytest.raises(TypeError, match="model is 3; expected a module"):
+        plan(3)
+    with pytest.raises(TypeError, match="model is 'a/b'; expected a module"):
+        pa.adapt_("a/b", [])

@@ -13,6 +13,7 @@ import typer
 from .options import AsJson, Quiet
 
 if TYPE_CHECKING:
+    from ..bench.lengths import Pace
     from ..train.adapt import Adaptation
 
 EPILOG = "Example: primal adapt models/bert --batches texts.npz --layers -4: --steps 1000 -o out"
@@ -71,6 +72,10 @@ def adapt(
     patience: Annotated[
         int, typer.Option(help="Evaluations without a better one, then it stops.", min=1)
     ] = 5,
+    one_by_one: Annotated[
+        bool,
+        typer.Option("--one-by-one", help="Convert the last, then the one before, and so on."),
+    ] = False,
     task: Annotated[
         float, typer.Option(help="Weight of the model's own loss, if the inputs have labels.")
     ] = 0.0,
@@ -80,12 +85,16 @@ def adapt(
         str | None,
         typer.Option("--class", help="A class of transformers.", show_default="from config.json"),
     ] = None,
+    speed: Annotated[
+        bool, typer.Option(help="Time and memory against length, measured for the page.")
+    ] = True,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Convert a model, train it to do what it did, without labels. Started again, it continues."""
     from rich.console import Console
 
+    from ..bench.lengths import lengths_of, paces
     from ..convert.opening import copy_companions, open_model, parse_layers, read_batches
     from ..convert.positions import extend_positions_
     from ..convert.publishing import save_pretrained
@@ -105,6 +114,7 @@ def adapt(
         converted=converted,
         every=every,
         patience=patience,
+        one_by_one=one_by_one,
         task=task,
         seed=seed,
     )
@@ -122,11 +132,21 @@ def adapt(
             opened, inputs, layers=parse_layers(layers), count=count, settings=settings,
             folder=out, tell=tell, **options,
         )  # fmt: skip
-    save_pretrained(opened, out, figures=_figures(found))
-    if Path(model).exists():
-        copy_companions(model, out)
+        save_pretrained(opened, out, figures=_figures(found))
+        if Path(model).exists():
+            copy_companions(model, out)
+        measured: list[Pace] = []
+        if speed and "input_ids" in inputs[0]:
+            display.say("time and memory against length")
+            measured = paces(
+                model, str(out), str(batches), lengths_of(opened),
+                class_name=model_class, extended=extend_positions,
+            )  # fmt: skip
     command = shlex.join(["primal", *sys.argv[1:]])
-    page = write_adaptation(found, out / "report.html", command=command, title=f"{model}, adapted")
+    title = f"{model}, adapted"
+    page = write_adaptation(
+        found, out / "report.html", command=command, title=title, paces=measured
+    )
     if as_json:
         shown = {name: dataclasses.asdict(getattr(found, name)) for name in ("before", "after")}
         show_json({**shown, "best": found.best, "ended": found.ended, "page": str(page)})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar, cast
+from pathlib import Path
+from typing import Any, TypeVar, cast, overload
 
 from torch import nn
 
@@ -15,19 +16,33 @@ from .record import forget, note
 from .sites import Site, check_model, expect_converted, find_sites, paths, put
 
 M = TypeVar("M", bound=nn.Module)
+Wish = Plan | Mapping[str, Any] | None
 
 
-def convert_(model: M, what: Plan | Mapping[str, Any] | None = None, /, **options: Any) -> M:
+@overload
+def convert_(model: M, what: Wish = None, /, **options: Any) -> M: ...
+
+
+@overload
+def convert_(model: Path | str, what: Wish = None, /, **options: Any) -> nn.Module: ...
+
+
+def convert_(model: Any, what: Wish = None, /, **options: Any) -> Any:
     """Replace attentions of a model in place by primal attention; returns the model.
 
         convert_(model)                               # the last attention, as in Primal.+
         convert_(model, layers="all", rank=16)        # the options of `plan`
         convert_(model, plan(model, rank=16))         # what was planned, and nothing else
+        model = convert_("models/bert", rank=16)      # a folder, or a name of the hub
 
     CONVERSION WITHOUT TRAINING CHANGES THE FUNCTION. Queries, keys and the output projection are
     taken over, the rest starts fresh: train the model, or `distill_` it. Optimizers must be built
     after the conversion. A failure leaves the model as it was.
     """
+    if isinstance(model, str | Path):
+        from .pretrained import from_pretrained
+
+        model = from_pretrained(model)
     if isinstance(what, Plan):
         if options:
             raise ValueError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -103,7 +104,7 @@ class Plan:
 
 
 def plan(
-    model: nn.Module,
+    model: nn.Module | Path | str,
     layers: Layers = "last",
     *,
     cross: bool = False,
@@ -116,6 +117,8 @@ def plan(
     **options: Any,
 ) -> Plan:
     """What `convert_` would do to a model: which attentions, with what parameters and cost.
+
+    model: or a folder, or a name of the hub, for `from_pretrained`.
 
     layers: "last", "all", an index, a range or slice of indices (in the model's order), a regular
     expression that is searched in the module's path, or a predicate(path, module). What matches
@@ -135,6 +138,10 @@ def plan(
     """
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
         raise ValueError(f"length is {length!r}; expected an integer of at least 1")
+    if isinstance(model, str | Path):
+        from .pretrained import from_pretrained
+
+        model = from_pretrained(model)
     if batches is not None:
         from .measuring import measured_plan
 

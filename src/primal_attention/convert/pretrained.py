@@ -25,9 +25,13 @@ from .folder import RECORD
 from .record import FIELD, note
 
 
-def from_pretrained(name: Path | str, **options: Any) -> nn.Module:
+def from_pretrained(
+    name: Path | str, *, class_name: str | None = None, **options: Any
+) -> nn.Module:
     """A model by a folder or by a name of the hub, in the class that it was saved from: converted,
     as `save_pretrained` or `primal_attention.save` wrote it, or a plain one.
+
+    class_name: a class of transformers, by default the one that config.json names.
 
     Options are those of transformers' from_pretrained. The originals of a converted model are not
     in its folder: `revert_` will refuse.
@@ -35,6 +39,8 @@ def from_pretrained(name: Path | str, **options: Any) -> nn.Module:
     if (Path(name) / RECORD).is_file():
         from .folder import load
 
+        if class_name is not None:
+            options = {"class_name": class_name, **options}
         if options:
             raise ValueError(
                 f"{next(iter(options))} is given for a folder of primal_attention.save; expected "
@@ -42,11 +48,21 @@ def from_pretrained(name: Path | str, **options: Any) -> nn.Module:
             )
         return load(name)
     transformers = require_transformers()
-    config = transformers.AutoConfig.from_pretrained(name, **_place(name))
+    known = getattr(getattr(transformers, class_name or "", None), "config_class", None)
+    try:
+        config = (known or transformers.AutoConfig).from_pretrained(name, **_place(name))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{name} cannot be opened: {str(error).splitlines()[0]} Expected a folder or a name of "
+            "the hub whose config.json names a model_type, or the class of the model "
+            '(class_name="BertForMaskedLM")'
+        ) from error
     names = getattr(config, "architectures", None) or ["AutoModel"]
-    kind = getattr(transformers, names[0], None)
+    kind = getattr(transformers, class_name or names[0], None)
     if kind is None:
-        raise ValueError(f"{name} holds a {names[0]}; expected a class of transformers")
+        raise ValueError(
+            f"{name} holds a {class_name or names[0]}; expected a class of transformers"
+        )
     kind = pretrained_class(kind) if getattr(config, FIELD, None) else kind
     return kind.from_pretrained(name, **{**_place(name), **options})  # type: ignore[no-any-return]
 

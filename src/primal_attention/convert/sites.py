@@ -53,7 +53,13 @@ class Site:
 
 
 def check_model(model: nn.Module) -> None:
-    """Refuse a wrapped model: the wrapper keeps references to the parameters that would go."""
+    """Refuse what is no module, and a wrapped model: the wrapper keeps references to the parameters
+    that would go."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"model is {model!r}; expected a module (primal_attention.from_pretrained opens "
+            "folders and names of the hub)"
+        )
     for name, module in model.named_modules():
         if type(module).__name__ in _WRAPPERS:
             where = f"{name} is" if name else "the model is"

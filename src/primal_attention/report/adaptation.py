@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,22 @@ from .page import document
 from .sections.base import Section, figure, notes, panel, percent, table
 
 if TYPE_CHECKING:
+    from ..bench.lengths import Pace
     from ..train.adapt import Adaptation
 
 
-def write_adaptation(found: Adaptation, out: Path | str, *, command: str, title: str) -> Path:
-    """Write the page of an adaptation, one HTML file."""
+def write_adaptation(
+    found: Adaptation,
+    out: Path | str,
+    *,
+    command: str,
+    title: str,
+    paces: Sequence[Pace] = (),
+) -> Path:
+    """Write the page of an adaptation, one HTML file. paces: time and memory, where known."""
     sections = [_verdict(found), _curves(found, command), _blocks(found, command)]
+    if paces:
+        sections.append(_paces(paces, command))
     path = Path(out)
     with explained(f"write {path}"):
         write_bytes(path, document(title, sections, command).encode())
@@ -52,7 +63,7 @@ def _curves(found: Adaptation, command: str) -> Section:
         curves["quality"] = [each.quality or 0.0 for each in found.history]
     figures = []
     for name, values in curves.items():
-        at = values[steps.index(found.best)]
+        at = values[found.history.index(found.after)]
         marks = [Mark(found.best, at, 0, f"step {found.best}: {at:.4f}")]
         chart = lines(steps, [Series(name, 0, values)], x_name="step", y_name=name, marks=marks)
         caption = f"{name.capitalize()} against steps"
@@ -82,3 +93,41 @@ def _blocks(found: Adaptation, command: str) -> Section:
     return Section(
         "blocks", "Errors by block", body + table(["block", "converted", "adapted"], rows)
     )
+
+
+def _paces(paces: Sequence[Pace], command: str) -> Section:
+    lengths = [each.length for each in paces]
+    both = ("original", "converted")
+    figures = []
+    for unit, name in (("seconds", "time"), ("megabytes", "memory")):
+        series = [
+            Series(kind, key, [getattr(getattr(each, kind), unit) for each in paces])
+            for key, kind in enumerate(both)
+        ]
+        chart = lines(lengths, series, x_name="length", y_name=unit)
+        note = "One sequence, forward without gradients; memory is above the model itself."
+        figures.append(
+            figure(
+                f"adaptation {name}", f"{name.capitalize()} against length", chart, [command], note
+            )
+        )
+    head = ["length", *(f"{kind}, {unit}" for unit in ("s", "MB") for kind in both)]
+    head += ["faster", "less memory"]
+    rows = [
+        [
+            f"{each.length:,}",
+            *(f"{getattr(each, kind).seconds:.3f}" for kind in both),
+            *(f"{getattr(each, kind).megabytes:.0f}" for kind in both),
+            _times(each.original.seconds, each.converted.seconds),
+            _times(each.original.megabytes, each.converted.megabytes),
+        ]
+        for each in paces
+    ]
+    names = [(key, kind) for key, kind in enumerate(both)]
+    return Section(
+        "paces", "Time and memory on this machine", panel(figures, names) + table(head, rows)
+    )
+
+
+def _times(old: float, new: float) -> str:
+    return f"{old / new:.1f}x" if new > 0 else ""

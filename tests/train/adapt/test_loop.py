@@ -1,6 +1,7 @@
 """Conversion and recovery of a small encoder."""
 
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -8,7 +9,8 @@ from torch import nn
 
 import primal_attention as pa
 from primal_attention.train.adapt import AdaptSettings, adapt_
-from primal_attention.train.adapt.loop import _before, _split
+from primal_attention.train.adapt.adapting import _split
+from primal_attention.train.adapt.loop import _before
 
 
 @pytest.fixture
@@ -102,12 +104,64 @@ def test_converted_layers_have_a_rate_of_their_own(model):
 
 def test_one_layer_after_another(model):
     base = copy.deepcopy(model).train()
-    for place in (-1, -2):
-        found = adapt_(model, BATCHES, layers=place, teacher=base, rank=8, settings=SHORT)
-    assert len(found.layers) == 2
+    other = copy.deepcopy(model)
+    heard = []
+    settings = dataclasses.replace(SHORT, one_by_one=True, steps=24)
+    found = adapt_(
+        model, BATCHES, layers=slice(1, 3), teacher=base, rank=8, settings=settings,
+        tell=lambda *said: heard.append(said),
+    )  # fmt: skip
+    # as by hand: each as if it were alone, with half of the steps
+    parts = [
+        adapt_(other, BATCHES, layers=-1 - i, teacher=base, rank=8, settings=SHORT) for i in (0, 1)
+    ]
+    for name, tensor in other.state_dict().items():
+        assert torch.equal(tensor, model.state_dict()[name])
+    assert found.layers == parts[1].layers
+    assert found.best == 12 + parts[1].best
+    assert found.after.loss == parts[1].after.loss
+    assert [each.turn for each in found.history] == [0] + 5 * [1] + 5 * [2]
+    assert found.history[1].blocks == (0.0, *parts[0].before.blocks)
+    # before: all of them, untrained
+    untrained = adapt_(
+        copy.deepcopy(base).eval(), BATCHES, layers=slice(1, 3), rank=8,
+        settings=AdaptSettings(layerwise=0, steps=0),
+    )  # fmt: skip
+    assert found.before == untrained.before
+    assert heard[-1][:2] == (24, 24)
     # the teacher is as it was
     assert all(part.training for part in base.modules())
     assert all(parameter.requires_grad for parameter in base.parameters())
+
+
+def test_one_after_another_continues_where_it_was_killed(model, tmp_path):
+    other, third = copy.deepcopy(model), copy.deepcopy(model)
+    settings = dataclasses.replace(SHORT, one_by_one=True, steps=24)
+    how = {"layers": slice(1, 3), "rank": 8, "settings": settings, "folder": tmp_path / "a"}
+    whole = adapt_(model, BATCHES, **{**how, "folder": None})
+
+    def stop(step, steps, text):
+        if step == 21:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        adapt_(other, BATCHES, **how, tell=stop)
+    heard = []
+    again = adapt_(third, BATCHES, **how, tell=lambda step, *_: heard.append(step))
+    assert again == whole
+    assert min(heard) > 20  # the first turn was done, and half of the second
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, third.state_dict()[name])
+    with pytest.raises(ValueError, match="one attention after another; expected the same"):
+        adapt_(pa.revert_(third), BATCHES, **{**how, "settings": SHORT})
+
+
+def test_every_attention_has_a_step(model):
+    few = AdaptSettings(one_by_one=True, steps=2)
+    with pytest.raises(ValueError, match="steps is 2; expected one for each of 3 attentions"):
+        adapt_(model, BATCHES, layers="all", settings=few)
+    with pytest.raises(ValueError, match="one_by_one is 1; expected True or False"):
+        AdaptSettings(one_by_one=1)
 
 
 def test_what_is_used_before_stays_also_where_it_is_used_again():

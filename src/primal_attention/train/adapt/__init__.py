@@ -1,6 +1,6 @@
 """Convert a model, then bring back what it could: `adapt_(model, batches)`."""
 
-from .loop import adapt_
+from .adapting import adapt_
 from .settings import Adaptation, AdaptSettings, Evaluation
 
 __all__ = ["AdaptSettings", "Adaptation", "Evaluation", "adapt_"]

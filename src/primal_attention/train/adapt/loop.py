@@ -1,14 +1,11 @@
-"""Conversion and recovery: layer by layer against the originals, then the whole model against it.
-
-The teacher is the model as it was before: labels are not needed.
-"""
+"""One adaptation of a converted model: its layers by themselves, then the whole model against the
+original, with evaluations, early stopping and checkpoints."""
 
 from __future__ import annotations
 
-import copy
 import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,73 +13,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...adapters.converted import Converted, evaluation
-from ...convert import Plan, convert_, converted_layers, distill_, plan
+from ...adapters.converted import Converted
+from ...convert import converted_layers, distill_
 from ...convert.examples import call_model
-from ...convert.matching import Distance, Pair, block_of
-from ...convert.sites import paths
-from ...theory.seeds import seeded
+from ...convert.matching import Distance, Pair
 from .. import checkpoint
 from .memory import Memory
 from .settings import Adaptation, AdaptSettings, Evaluation
 
 Tell = Callable[[int, int, str], None]
-MEASURED = 8  # batches of a measured plan, at most
 BATCHES = 64  # of the layers' own training, at most
 
 
-def adapt_(
-    model: nn.Module,
-    batches: Iterable[Any],
-    *,
-    layers: Any = "last",
-    count: int | None = None,
-    held_out: Iterable[Any] | None = None,
-    teacher: nn.Module | None = None,
-    quality: Callable[[nn.Module], float] | None = None,
-    settings: AdaptSettings | None = None,
-    folder: Path | str | None = None,
-    tell: Tell | None = None,
-    **options: Any,
-) -> Adaptation:
-    """Convert attentions of a model in place and train it to do what it did before.
+class Run:
+    """Called with the names of the converted layers and a folder for checkpoints, or None."""
 
-        found = adapt_(model, batches, layers=slice(-4, None), rank=32)
-        print(found.before.agreement, found.after.agreement)
-
-    batches: inputs of the model, as `distill_` takes them. held_out: others, on which it is judged;
-    None takes every tenth of the batches. count: only so many attentions, those that `plan` finds
-    to change the outputs least. teacher: the model to become like, by default the model
-    as it is now; one that is given stays as it is. A model of which some layers are converted
-    already keeps them. quality: a measure of your own, read at every evaluation; nothing is chosen
-    by it. folder: checkpoints go there, and an adaptation that was interrupted continues from the
-    last. tell(step, steps, text) hears how far it is. layers and options: those of `convert_`.
-
-    First every converted layer learns its original's outputs, then the whole model learns the
-    teacher's outputs and hidden states, by AdamW without dropout. What is used before the first
-    converted layer stays as it is, tied embeddings too. What does not change, the teacher's answers
-    and the states before that layer, is computed once for every batch, as far as there is room
-    (`AdaptSettings.remember`). The weights of the best evaluation stay in the model.
-    """
-    chosen = settings or AdaptSettings()
-    train, judged = _split(list(batches), held_out)
-    teacher = copy.deepcopy(model) if teacher is None or teacher is model else teacher
-    old = set(converted_layers(model))
-    with seeded(chosen.seed):  # what has no weight to start from is drawn
-        if count is not None:  # among all of them, unless layers says otherwise
-            few = train[:: math.ceil(len(train) / MEASURED)]
-            layers, options = plan(model, layers, batches=few, count=count, **options), {}
-        convert_(model, layers if isinstance(layers, Plan) else plan(model, layers, **options))
-    names = tuple(paths(model, layer)[0] for layer in converted_layers(model))
-    blocks = tuple(dict.fromkeys(map(block_of, names)))
-    run = _Run(model, Pair(teacher, model, blocks), train, judged, chosen, quality, tell)
-    run.new = [layer for layer in converted_layers(model) if layer not in old]
-    with evaluation(model), evaluation(teacher):
-        found = run(names, None if folder is None else Path(folder) / "checkpoints")
-    return found
-
-
-class _Run:
     def __init__(
         self,
         model: nn.Module,
@@ -92,6 +37,7 @@ class _Run:
         settings: AdaptSettings,
         quality: Callable[[nn.Module], float] | None,
         tell: Tell | None,
+        new: list[Converted],
     ) -> None:
         self.model, self.pair, self.train, self.held_out = model, pair, train, held_out
         self.memory: Memory | None = None
@@ -99,7 +45,7 @@ class _Run:
         self.tell = tell or (lambda step, steps, text: None)
         self.found = Adaptation((), pair.blocks)
         self.best: dict[str, Tensor] = {}
-        self.new: list[Converted] = []  # the layers that are converted now
+        self.new = new  # the layers that are converted now
 
     def __call__(self, names: tuple[str, ...], folder: Path | None) -> Adaptation:
         settings = self.settings
@@ -236,23 +182,10 @@ class _Run:
         return int(last.state["step"])
 
 
-def _split(batches: list[Any], held_out: Iterable[Any] | None) -> tuple[list[Any], list[Any]]:
-    if held_out is not None:
-        train, judged = batches, list(held_out)
-    else:
-        judged = batches[::10] if len(batches) > 1 else []
-        train = [batch for place, batch in enumerate(batches) if place % 10]
-    if not train or not judged:
-        raise ValueError(
-            f"there are {len(train)} batches to learn from and {len(judged)} held out; expected at "
-            "least one of each (batches of two or more, or held_out)"
-        )
-    return train, judged
-
-
 def _told(settings: AdaptSettings) -> dict[str, Any]:
-    """The settings that decide what comes out."""
-    return {name: each for name, each in asdict(settings).items() if name != "remember"}
+    """The settings that decide what comes out of a turn."""
+    left_out = ("remember", "one_by_one")
+    return {name: each for name, each in asdict(settings).items() if name not in left_out}
 
 
 def _schedule(step: int, steps: int) -> float:

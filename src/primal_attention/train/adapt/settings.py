@@ -14,8 +14,9 @@ class AdaptSettings:
     learning rate of the converted layers, in multiples of lr: they have more to learn than weights
     that were pretrained. hidden: weight of the blocks' errors beside that of the outputs. task:
     weight of the model's own loss, where the batches have labels. every: steps between evaluations;
-    patience: evaluations without a better one after which it stops. remember: gigabytes for what is
-    computed once for every batch; it changes the speed, not the result."""
+    patience: evaluations without a better one after which it stops. one_by_one: whether attentions
+    are converted one after another, the last first, with equal shares of the steps. remember:
+    gigabytes for what is computed once for every batch; it changes the speed, not the result."""
 
     layerwise: int = 300
     steps: int = 500
@@ -25,6 +26,7 @@ class AdaptSettings:
     task: float = 0.0
     every: int = 50
     patience: int = 5
+    one_by_one: bool = False
     seed: int = 0
     remember: float = 2.0
 
@@ -33,6 +35,8 @@ class AdaptSettings:
             number, least = getattr(self, name), 0 if name in ("layerwise", "steps") else 1
             if isinstance(number, bool) or not isinstance(number, int) or number < least:
                 raise ValueError(f"{name} is {number!r}; expected an integer of at least {least}")
+        if not isinstance(self.one_by_one, bool):
+            raise ValueError(f"one_by_one is {self.one_by_one!r}; expected True or False")
         for name in ("lr", "converted", "hidden", "task", "remember"):
             number = getattr(self, name)
             if not 0 <= number < float("inf") or (name in ("lr", "converted") and number == 0):
@@ -41,7 +45,8 @@ class AdaptSettings:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """On the batches that are held out. quality: the user's own measure, if there is one."""
+    """On the batches that are held out. quality: the user's own measure, if there is one. turn: of
+    attentions that are converted one after another, the first is 1; 0 is all of them."""
 
     step: int
     loss: float
@@ -49,6 +54,7 @@ class Evaluation:
     agreement: float
     blocks: tuple[float, ...]
     quality: float | None = None
+    turn: int = 0
 
 
 @dataclass
@@ -72,7 +78,8 @@ class Adaptation:
     @property
     def after(self) -> Evaluation:
         """That of the weights that the model has now."""
-        own = [each for each in self.history if each.step == self.best]
+        turn = self.history[-1].turn
+        own = [each for each in self.history if (each.turn, each.step) == (turn, self.best)]
         return min(own, key=lambda each: each.loss)
 
     def to_json(self) -> dict[str, Any]:

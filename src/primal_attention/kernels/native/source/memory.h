@@ -1,7 +1,7 @@
 // Memory of the passes. Up to KEPT bytes in blocks below LARGE are kept from one call to the next:
 // fresh pages from the system cost as much as a fifth of a short call. Larger blocks go back at
-// once. Those from MAPPED on come from the system in large pages, past the heap, in which they would
-// leave holes.
+// once. Those from MAPPED on come from the system, past the heap, in which they would leave holes
+// between the tensors of a model.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ constexpr size_t KEPT = 0;
 #else
 constexpr size_t KEPT = size_t{24} << 20;
 #endif
-constexpr size_t LARGE = size_t{12} << 20, MAPPED = size_t{4} << 20;
+constexpr size_t LARGE = size_t{12} << 20, MAPPED = size_t{1} << 20;
 
 // Ask for large pages: a long tensor is fresh from the system in nearly every call.
 inline void use_large_pages(void* data, size_t bytes) {
