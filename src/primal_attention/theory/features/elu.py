@@ -91,11 +91,13 @@ class _EluPower(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        return _times_slope(g, *ctx.saved_tensors, ctx.power), None
+        (out,) = ctx.saved_tensors
+        return _times_slope(g, out, ctx.power), None
 
     @staticmethod
     def jvp(ctx: Any, g: Tensor, _: None) -> Tensor:
-        return _times_slope(g, *ctx.saved_tensors, ctx.power)
+        (out,) = ctx.saved_tensors
+        return _times_slope(g, out, ctx.power)
 
 
 def _times_slope(g: Tensor, out: Tensor, power: float) -> Tensor:
