@@ -187,10 +187,9 @@ def _check_record(path: Path, record: Any) -> None:
 
     for name in ("weights", "model"):
         expect(name, record.get(name), str)
-    if record["weights"] not in KEPT:  # or nobody would look whether the base is the right one
-        raise ValueError(
-            f"{path} is damaged: weights is {record['weights']!r}; expected one of {', '.join(KEPT)}"
-        )
+    if (kept := record["weights"]) not in KEPT:  # nobody would compare the base
+        expected = f"expected one of {', '.join(KEPT)}"
+        raise ValueError(f"{path} is damaged: weights is {kept!r}; {expected}")
     base = expect("base", record.get("base"), dict)
     expect("base.structure", base.get("structure"), str)
     for i, layer in enumerate(expect("layers", record.get("layers"), list)):
