@@ -288,6 +288,9 @@ def test_what_is_no_tensor_is_named(case):
         layer(x, key_padding_mask=IGNORE.tolist())
     with pytest.raises(TypeError, match="attn_mask is of type list; expected a Tensor"):
         layer(x, attn_mask=[[True]])
+    for name, mask in {"key_padding_mask": IGNORE, "attn_mask": torch.eye(LENGTH) > 0}.items():
+        with pytest.raises(ValueError, match=f"{name} has layout .*sparse_coo; expected"):
+            layer(x, **{name: mask.to_sparse()})
     mask = torch.zeros(5, LENGTH, LENGTH, dtype=torch.bool)
     with pytest.raises(ValueError, match=f"num_heads = {BATCH * HEADS}, {LENGTH}, {LENGTH}"):
         layer(x, attn_mask=mask)

@@ -64,6 +64,21 @@ def test_folders_without_an_answer(tmp_path):
         read_accuracies([tmp_path])
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("config.json", "null", r"config.json holds a NoneType; expected a JSON object"),
+        ("config.json", '{"task": 3}', r"config.json is damaged"),
+        ("result.json", "[]", r"result.json holds a list; expected a JSON object"),
+        ("result.json", "{}", r"has the accuracy None of softmax"),
+    ],
+)
+def test_damaged_runs(tmp_path, name, text, expected):
+    (write_run(tmp_path / "run", 0.5, attention=("softmax",)) / name).write_text(text)
+    with pytest.raises(RunError, match=expected):
+        read_accuracies([tmp_path])
+
+
 def test_layers_with_attentions_of_their_own(results, tmp_path):
     write_run(tmp_path / "mixed", 0.5, attention=("softmax", "primal"))
     found = read_accuracies([tmp_path])

@@ -85,6 +85,8 @@ def test_what_is_no_model_is_one_sentence(show, tmp_path):
     assert "has no config.json" in str(show(tmp_path).exception)
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     assert "expected --text" in str(show(tmp_path).exception)
+    (tmp_path / "config.json").write_text("null")
+    assert "config.json holds a NoneType; expected a JSON" in str(show(tmp_path).exception)
 
 
 def bert(folder):

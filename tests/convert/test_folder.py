@@ -224,6 +224,7 @@ DAMAGE = {
     "names as text": (lambda r: r["layers"][0].update(names="a"), "names is 'a'; expected a list"),
     "no base": (lambda record: record.pop("base"), "base is None; expected a dict"),
     "weights as list": (lambda r: r.update(weights=["all"]), r"weights is \['all'\]; expected a s"),
+    "other weights": (lambda r: r.update(weights="al"), "weights is 'al'; expected one of all, c"),
     "no settings": (lambda record: record["layers"][0].pop("settings"), "KeyError"),
     "settings as list": (lambda record: record["layers"][0].update(settings=[1]), ""),
 }

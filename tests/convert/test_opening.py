@@ -108,6 +108,15 @@ def test_parse_layers(text, expected):
     assert parse_layers(text) == expected
 
 
+@pytest.mark.parametrize(
+    "text", ["[]", "null", "{", "[" * 50_000], ids=["list", "null", "end", "deep"]
+)
+def test_a_config_that_is_no_object_is_named(text, tmp_path):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ValueError, match=r"config.json (holds a .*; expected|is not JSON)"):
+        open_model(tmp_path)
+
+
 def test_a_config_that_names_no_model(model, bare):
     model.save_pretrained(bare)
     config = json.loads((bare / "config.json").read_text())

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from primal_attention.kernels import scan
 from primal_attention.kernels.scan import Sums, causal_scan
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -129,3 +130,11 @@ def test_compiled(weighted):
     ours, right = (f(q, k, v, start(weighted=weighted), logs) for f in (compiled, causal_scan))
     assert_close(ours[:2], right[:2], **EXACT)
     assert_close(ours[2].values, right[2].values, **EXACT)
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 64, 129])
+def test_the_maximum_so_far_of_an_exported_graph(length, monkeypatch):
+    monkeypatch.setattr(scan, "is_exporting", lambda: True)
+    x = torch.randn(3, length)
+    x[0] = -torch.inf
+    assert torch.equal(scan._running_maximum(x), x.cummax(-1).values)

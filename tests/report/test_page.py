@@ -380,6 +380,13 @@ def test_a_spectrum_that_cannot_be_computed_is_a_remark(run, out):
     assert "Spectrum of the attention" not in read(out).text
 
 
+@pytest.mark.parametrize("document", [[], {"spectrum": None}, {"spectrum": {}}], ids=str)
+def test_another_document_in_its_place_is_a_remark(document, run, out):
+    (run / "spectrum.json").write_text(json.dumps(document))
+    write_page([run], out)
+    assert "spectrum.json holds " in read(out).text
+
+
 def test_a_spectrum_that_was_left_in_the_folder(run, out):
     layer = {
         "name": "encoder.layers.1.attention", "kind": "primal (data)", "inputs": 2,

@@ -3,12 +3,14 @@
 import dataclasses
 import itertools
 import json
+import os
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from primal_attention.train import checkpoint
+from primal_attention.train import RunError, checkpoint
 from primal_attention.train.checkpoint import Checkpoint, load_optimizer_state, optimizer_state
 from primal_attention.train.optim import OPTIMIZERS, make_optimizer
 
@@ -66,6 +68,22 @@ def test_the_last_two_are_kept(tmp_path):
 def test_nothing_there(tmp_path):
     assert checkpoint.load_latest(tmp_path) is None
     assert checkpoint.load_latest(tmp_path / "checkpoints") is None
+
+
+@pytest.mark.parametrize(
+    "look", [checkpoint.load_latest, lambda folder: checkpoint.clean(folder, 1)]
+)
+def test_a_folder_that_is_moved_while_it_is_looked_through(look, tmp_path, monkeypatch):
+    folder = tmp_path / "checkpoints"
+    checkpoint.save(folder, 1, some(1))
+
+    def search(path, pattern):
+        path.rename(path.with_name("moved"))
+        yield from os.scandir(path)
+
+    monkeypatch.setattr(Path, "glob", search)
+    with pytest.raises(RunError, match=r"cannot read .*checkpoints: no such file"):
+        look(folder)
 
 
 def truncate(path):

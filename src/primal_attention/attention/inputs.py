@@ -136,8 +136,6 @@ def _batch_first(tensor: Tensor, batched: bool, batch_first: bool) -> Tensor:
 
 
 def _check(name: str, tensor: Tensor, embed_dim: int, dtype: torch.dtype, query: Tensor) -> None:
-    if tensor.layout != torch.strided:
-        raise ValueError(f"{name} has layout {tensor.layout}; expected torch.strided")
     if tensor.dim() not in (2, 3):
         raise ValueError(
             f"{name} has shape {tuple(tensor.shape)}; expected (batch, length, {embed_dim}), or "

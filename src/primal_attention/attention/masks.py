@@ -9,9 +9,11 @@ from ..kernels.graphs import is_exporting
 
 
 def expect_tensor(name: str, given: object, shape: str) -> None:
-    """Raise unless an argument is a tensor."""
+    """Raise unless an argument is a tensor that is not sparse."""
     if not isinstance(given, Tensor):
         raise TypeError(f"{name} is of type {type(given).__name__}; expected a Tensor {shape}")
+    if given.layout != torch.strided and not given.is_nested:
+        raise ValueError(f"{name} has layout {given.layout}; expected torch.strided")
 
 
 def padding_mask(mask: Tensor | None, batch: int, length: int, *, batched: bool) -> Tensor | None:

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..attention import attention_info
 from ..runs.errors import RunError
-from ..runs.files import explained, read_json
-from ..train.config import RunConfig
+from ..runs.files import explained, read_json, read_object
+from ..train.config import config_in
 from .candidates import KINDS, parse_candidate
 from .results import Results
 
@@ -54,13 +54,13 @@ def _pairs(path: Path) -> list[tuple[str, Any]]:
 
 
 def _of_run(run: Path) -> tuple[str, Any]:
-    config = RunConfig.from_dict(read_json(run / "config.json"))
+    config = config_in(run / "config.json")
     layers = [
         f"{name}:{config.weights}" if KINDS in attention_info(name).options else name
         for name in config.attention
     ]
     text = layers[0] if len(set(layers)) == 1 else "+".join(layers)
-    return text, read_json(run / "result.json")["accuracy"]
+    return text, read_object(run / "result.json").get("accuracy")
 
 
 def _of_csv(path: Path) -> list[tuple[str, Any]]:

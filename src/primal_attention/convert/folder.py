@@ -19,6 +19,7 @@ from .record import layers_record, note
 from .sites import expect_converted
 
 FORMAT = 1
+KEPT = ("all", "converted")  # whose weights a folder holds
 RECORD, WEIGHTS, CONFIG = "conversion.json", "weights.safetensors", "config.json"
 
 
@@ -31,7 +32,7 @@ def save(
     can be loaded on a base with exactly the other parameters alone. A Hugging Face model also
     leaves its config.json, so that `load(folder)` needs no base.
     """
-    check_choice("weights", weights, ("all", "converted"))
+    check_choice("weights", weights, KEPT)
     expect_converted(model)
     from_safetensors = _safetensors()
     named = tensors(model)
@@ -186,6 +187,9 @@ def _check_record(path: Path, record: Any) -> None:
 
     for name in ("weights", "model"):
         expect(name, record.get(name), str)
+    if (kept := record["weights"]) not in KEPT:  # nobody would compare the base
+        expected = f"expected one of {', '.join(KEPT)}"
+        raise ValueError(f"{path} is damaged: weights is {kept!r}; {expected}")
     base = expect("base", record.get("base"), dict)
     expect("base.structure", base.get("structure"), str)
     for i, layer in enumerate(expect("layers", record.get("layers"), list)):

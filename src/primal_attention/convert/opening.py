@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..names import unknown
-from ..runs.files import read_json
+from ..runs.files import read_object
 from .apply import convert_
 from .distill import Distilled, distill_
 from .folder import save
@@ -65,11 +65,12 @@ def open_model(path: Path | str, class_name: str | None = None) -> tuple[nn.Modu
 def _config(folder: Path, class_name: str | None) -> Any:
     """The configuration; old ones do not say of which model they are, but a class does."""
     transformers = require_transformers()
+    stored = read_object(folder / "config.json")
     known = getattr(getattr(transformers, class_name or "", None), "config_class", None)
     try:
         return (known or transformers.AutoConfig).from_pretrained(folder, local_files_only=True)
     except ValueError as error:
-        if "model_type" not in read_json(folder / "config.json"):
+        if "model_type" not in stored:
             raise ValueError(
                 f"the config.json in {folder} names no model_type; expected one, or the class of "
                 "the model (--class BertForMaskedLM)"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..runs.files import read_json, write_bytes, write_json
+from ..runs.files import read_object, write_bytes, write_json
 from ..version import __version__
 from .pretrained import require_transformers
 from .record import layers_record, note
@@ -39,7 +39,7 @@ def save_pretrained(
     lines = [f'{name} = converted_class("{name}")' for name in dict.fromkeys(classes.values())]
     code = "from primal_attention.convert.pretrained import converted_class\n\n" + "\n".join(lines)
     write_bytes(folder / f"{MODULE}.py", f"{code}\n".encode())
-    config = read_json(folder / "config.json")
+    config = read_object(folder / "config.json")
     config["auto_map"] = {auto: f"{MODULE}.{name}" for auto, name in classes.items()}
     write_json(folder / "config.json", config)
     if not (folder / CARD).exists():

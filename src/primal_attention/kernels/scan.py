@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .graphs import is_exporting
+
 _CHUNK = 64
 _LOWEST = -1e30  # the peak of nothing: finite, so that differences of peaks are never inf - inf
 
@@ -55,7 +57,7 @@ def causal_scan(
     else:
         (logs,) = _chunks(logs.to(q.dtype).unsqueeze(-1), fill=-torch.inf)
         logs = logs.squeeze(-1)  # (B, h, C, chunk)
-        peaks = torch.cat([before.peak.unsqueeze(-1), logs.flatten(2)], -1).cummax(-1).values
+        peaks = _running_maximum(torch.cat([before.peak.unsqueeze(-1), logs.flatten(2)], -1))
         at_rows = peaks[..., 1:].unflatten(-1, logs.shape[2:])
         kernel = kernel * (logs.unsqueeze(-2) - at_rows.unsqueeze(-1)).clamp(max=0.0).exp()
         ends = torch.cat([before.peak.unsqueeze(-1), at_rows[..., -1]], -1)  # (B, h, C + 1)
@@ -115,6 +117,18 @@ def _rows(chunks: Tensor, length: int) -> Tensor:
 def _without_nan(keys: Tensor, values: Tensor) -> Tensor:
     """A later NaN must not reach earlier rows as 0 * NaN; later rows get it from the kernel."""
     return values.masked_fill(keys.isnan().any(-1, keepdim=True), 0.0)
+
+
+def _running_maximum(x: Tensor) -> Tensor:
+    """max_{j <= i} x_j along the last dimension. ONNX has no such operation: in exported graphs
+    each step doubles the number of elements that have been looked at."""
+    if not is_exporting():
+        return x.cummax(-1).values
+    seen = 1
+    while seen < x.shape[-1]:
+        x = torch.cat([x[..., :seen], x[..., seen:].maximum(x[..., :-seen])], -1)
+        seen *= 2
+    return x
 
 
 def _carry(before: Tensor, own: Tensor, dim: int) -> Tensor:

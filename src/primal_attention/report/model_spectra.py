@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..runs.errors import RunError
 from ..runs.extras import is_installed
-from ..runs.files import explained, read_json, write_json
+from ..runs.files import explained, read_object, write_json
 from .run_spectra import Look, load_run, look_at
 from .spectrum_figures import by_layer, explained_variance, rank_map
 
@@ -66,7 +66,7 @@ def load_model(path: Path, inputs: int, text: Path | None) -> tuple[nn.Module, S
         raise RunError(
             f"{path} has no config.json; expected the folder of a run or of a Hugging Face model"
         )
-    if "model_type" in read_json(path / "config.json"):
+    if "model_type" in read_object(path / "config.json"):
         return _hugging_face(path, inputs, text)
     if text is not None:
         raise RunError(f"--text was given with the run {path}; expected a Hugging Face model")
@@ -115,7 +115,7 @@ def _open(path: Path) -> nn.Module:
 
     if (path / RECORD).exists():  # `save` or `primal convert` wrote it
         return load(path)
-    if read_json(path / CONFIG).get(FIELD):  # a converted model's own save_pretrained did
+    if read_object(path / CONFIG).get(FIELD):  # a converted model's own save_pretrained did
         return from_pretrained(path)
     model: nn.Module = require_transformers().AutoModel.from_pretrained(path, local_files_only=True)
     return model

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ..runs.extras import is_installed
-from ..runs.files import explained, read_json
+from ..runs.files import explained, read_object
 from ..tasks import get_task
 from ..train.config import DecisionConfig
 
@@ -15,7 +15,7 @@ def draw(run: Path) -> None:
     """Draw beside the result what is not there yet; figures where matplotlib is at hand."""
     from . import figures
 
-    for name in get_task(read_json(run / "config.json")["task"]).objective.pictures:
+    for name in get_task(read_object(run / "config.json")["task"]).objective.pictures:
         if name == "episode":
             _episode(run)
         elif is_installed("matplotlib"):
@@ -33,7 +33,7 @@ def _episode(run: Path) -> None:
     from ..train.checkpoint import tensors_from_bytes
     from .episode_figure import episode
 
-    config = DecisionConfig.from_dict(read_json(run / "config.json"))
+    config = DecisionConfig.from_dict(read_object(run / "config.json"))
     with explained(f"read the weights of {run}"):
         weights = tensors_from_bytes((run / "last.safetensors").read_bytes())
     environment = get_rl_task(config.task).environment

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..reproduce.spectra import load_run as load_run
 from ..runs.errors import RunError
-from ..runs.files import read_json
+from ..runs.files import read_object
 
 if TYPE_CHECKING:
     from torch import nn
@@ -65,8 +65,9 @@ def read_spectrum(run: Path, inputs: int = INPUTS) -> dict[str, Any]:
     spectrum.json in the run folder, or from the best weights on the first cases of the set that
     chose the epoch. A RunError says why there is none."""
     if (run / FILE).exists():
-        found = read_json(run / FILE)
-        if not isinstance(found, dict) or "layers" not in found.get("spectrum", {}):
+        found = read_object(run / FILE)
+        spectrum = found.get("spectrum")
+        if not isinstance(spectrum, dict) or "layers" not in spectrum:
             raise RunError(f"{run / FILE} holds no spectrum; expected what primal spectrum writes")
         return found
     return look_at(*load_run(run, inputs), exact_size=EXACT_SIZE).to_dict()

@@ -85,7 +85,9 @@ def sync_folder(path: Path) -> None:
 
 def remove_temporary(folder: Path) -> None:
     """Remove what writers that were killed left in a folder."""
-    for path in folder.glob(f"{TEMPORARY}*"):
+    with explained(f"read {folder}"):
+        found = list(folder.glob(f"{TEMPORARY}*"))
+    for path in found:
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 

@@ -97,7 +97,8 @@ def _name(step: int) -> str:
 
 
 def _all(folder: Path) -> list[Path]:
-    return sorted(folder.glob("step-*"))
+    with explained(f"read {folder}"):  # it may be moved while it is looked through
+        return sorted(folder.glob("step-*"))
 
 
 def _load(path: Path) -> Checkpoint:

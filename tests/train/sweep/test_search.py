@@ -7,7 +7,7 @@ import pytest
 
 from primal_attention.train import RunError
 from primal_attention.train.sweep import Outcome, parse_space
-from primal_attention.train.sweep.search import search
+from primal_attention.train.sweep.search import FILE, search
 
 SPACE = parse_space(["rank=2:40", "eta=0,0.1", "lr=1e-4:1e-1:log"])
 
@@ -87,6 +87,18 @@ def test_another_space_is_refused(store, config, engine):
         search(config(), parse_space(["rank=2:50"]), [0], store, engine, count=1)
     with pytest.raises(ValueError, match="expected at least 1"):
         search(config(), SPACE, [0], store, engine, count=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("[]", "holds a list; expected a JSON object"), (None, "no list of poi")]
+)
+def test_a_damaged_search_is_named(text, expected, store, config, engine):
+    pytest.importorskip("optuna")
+    search(config(), SPACE, [0], store, engine, count=1)
+    path = store.root / FILE
+    path.write_text(text or json.dumps(json.loads(path.read_text()) | {"points": None}))
+    with pytest.raises(RunError, match=f"{FILE} .*{expected}"):
+        search(config(), SPACE, [0], store, engine, count=2)
 
 
 def test_open_points_are_kept_away_from(store, config, monkeypatch):

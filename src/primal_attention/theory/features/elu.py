@@ -87,13 +87,23 @@ class _EluPower(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
         ctx.power = inputs[1]
         ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         (out,) = ctx.saved_tensors
-        # b y^(b - 1) min(y, 1) = b min(y^b, y^(b - 1))
-        if ctx.power == 1.0:
-            return out.clamp(max=1.0) * g, None
-        tiny = out.clamp(min=torch.finfo(out.dtype).tiny)  # a root has no slope at zero
-        lower = tiny.sqrt() if ctx.power == 2.0 else tiny.pow(1.0 - 1.0 / ctx.power)
-        return torch.minimum(out, lower) * (ctx.power * g), None
+        return _times_slope(g, out, ctx.power), None
+
+    @staticmethod
+    def jvp(ctx: Any, g: Tensor, _: None) -> Tensor:
+        (out,) = ctx.saved_tensors
+        return _times_slope(g, out, ctx.power)
+
+
+def _times_slope(g: Tensor, out: Tensor, power: float) -> Tensor:
+    """g times b y^(b - 1) min(y, 1) = b min(y^b, y^(b - 1)), of the result y^b."""
+    if power == 1.0:
+        return out.clamp(max=1.0) * g
+    tiny = out.clamp(min=torch.finfo(out.dtype).tiny)  # a root has no slope at zero
+    lower = tiny.sqrt() if power == 2.0 else tiny.pow(1.0 - 1.0 / power)
+    return torch.minimum(out, lower) * (power * g)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...runs.errors import RunError
 from ...runs.extras import needs_extra
-from ...runs.files import explained, read_json, write_json
+from ...runs.files import explained, read_object, write_json
 from ...runs.folder import locked
 from ..config import EngineConfig
 from .runner import More
@@ -140,9 +140,11 @@ def _read(base: EngineConfig, store: Store, space: Space) -> list[dict[str, Any]
     path = store.root / FILE
     if not path.exists():
         return []
-    found = read_json(path)
+    found = read_object(path)
     described = _describe(base, space)
     if {name: found.get(name) for name in described} != described:
         raise RunError(f"{path} is a search in another space; expected the same, or another folder")
-    points: list[dict[str, Any]] = found["points"]
+    points = found.get("points")
+    if not isinstance(points, list):
+        raise RunError(f"{path} has no list of points; expected a search of this package")
     return points

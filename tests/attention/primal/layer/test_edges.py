@@ -168,3 +168,21 @@ def test_tied_inference_in_tiles(tile, make_layer, make_rows, monkeypatch):
         found = layer(x, key_padding_mask=ignore)[0]
         layer.fast = False
         assert_close(found, layer(x, key_padding_mask=ignore)[0], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@every_kind
+@pytest.mark.parametrize("features", ["cosine", "elu"])
+def test_forward_mode(kind, features, fast, make_layer, make_rows):
+    """Of the outputs, and of the gradient: a product with the Hessian."""
+    layer = make_layer(kind, feature_map=features)
+    layer.fast = fast
+    x, tangent = make_rows(2, 2, 5, 6)
+
+    def gradient(rows):
+        return torch.func.grad(lambda y: layer(y)[0].sin().sum())(rows)
+
+    for function in (lambda y: layer(y)[0], gradient):
+        _, found = torch.func.jvp(function, (x,), (tangent,))
+        ahead, behind = (function(x + step * tangent) for step in (1e-6, -1e-6))
+        assert_close(found, (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-7)
