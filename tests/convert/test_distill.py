@@ -37,6 +37,16 @@ def test_it_comes_closer(encoder, x, weights):
     assert all(p.grad is None or not p.grad.any() for p in encoder.parameters())
 
 
+@pytest.mark.parametrize("lr", [100.0, 1e200])
+def test_what_gets_worse_is_taken_back(encoder, x, lr):
+    convert_(encoder, layers="all", rank=4)
+    before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+    rows = distill_(encoder, [x], steps=3, lr=lr)
+    assert all(row.after == row.before for row in rows)
+    for name, tensor in encoder.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+
+
 def test_errors_are_those_of_the_layers_alone(encoder, x):
     """Each layer is compared on the input that it had before the conversion."""
     seen = []

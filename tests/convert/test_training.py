@@ -39,12 +39,29 @@ def model(encoder):
 
 def test_the_term_is_added_in_training_only(model):
     loss, outputs = Trainer().compute_loss(model, {"x": X}, return_outputs=True)
-    expected = model(X).square().mean() + 0.5 * pa.ksvd_loss(model)
+    expected = model(X).square().mean() + 0.5 * pa.ksvd_loss(model, growth="log")
     torch.testing.assert_close(loss, expected)
     assert outputs.out.shape == X.shape
     model.eval()
     plain = Trainer().compute_loss(model, {"x": X})
     torch.testing.assert_close(plain, model(X).square().mean())
+
+
+@pytest.mark.parametrize(
+    ("feature_map", "given", "growth"),
+    [("cosine", None, "square"), ("elu", None, "log"), ("elu", "square", "square")],
+)
+def test_the_loss_of_positive_features_is_its_logarithm(encoder, feature_map, given, growth):
+    model = convert_(encoder, layers="all", rank=3, dropout=0.0, feature_map=feature_map).eval()
+    for layer in model.modules():
+        if isinstance(layer, pa.PrimalAttention):
+            layer.train()
+    trainer = Trainer()
+    trainer.growth = given
+    model.training = True  # no other dropout: the same forward twice
+    loss = trainer.compute_loss(model, {"x": X})
+    expected = model(X).square().mean() + 0.5 * pa.ksvd_loss(model, growth=growth)
+    torch.testing.assert_close(loss, expected)
 
 
 def test_eta_zero_and_the_record(model):
@@ -72,7 +89,7 @@ def test_gradient_accumulation(model, facts, items, share):
     trainer = Trainer()
     vars(trainer).update(facts)
     loss = trainer.compute_loss(model, {"x": X}, num_items_in_batch=items)
-    expected = model(X).square().mean() + 0.5 * share * pa.ksvd_loss(model)
+    expected = model(X).square().mean() + 0.5 * share * pa.ksvd_loss(model, growth="log")
     torch.testing.assert_close(loss, expected)
 
 

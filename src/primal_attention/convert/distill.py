@@ -39,7 +39,8 @@ def distill_(
     batches: a few inputs of the model: tensors, tuples of arguments or dicts of keywords. The model
     runs over them with its originals, and what each of them was asked and answered is kept; then
     each layer learns from that, by itself, one batch a step: a step costs that layer, not the
-    model. Adam, with a learning rate that falls linearly to zero. Padding does not count.
+    model. Adam, with a learning rate that falls linearly to zero. Padding does not count. A layer
+    that ends worse than it began, as with an lr that is too large for it, has its start again.
     only: some of the converted layers; None is all of them.
     tell(layer, layers, text) hears of every layer that is done.
     """
@@ -54,15 +55,18 @@ def distill_(
     with without_dropout(model, layers):
         for layer, heard in lessons(model, layers, inputs, learning):
             before = _error(layer, heard)
-            after = _teach(layer, heard, steps, lr) if steps else before
+            after = _teach(layer, heard, steps, lr, before) if steps else before
             rows.append(Distilled(paths(model, layer)[0], before, after))
             if tell is not None:
                 tell(len(rows), len(learning), f"{rows[-1].name}: {before:.3f} -> {after:.3f}")
     return rows
 
 
-def _teach(layer: Converted, heard: list[list[Lesson]], steps: int, lr: float) -> float:
-    """The error after so many steps."""
+def _teach(
+    layer: Converted, heard: list[list[Lesson]], steps: int, lr: float, before: float
+) -> float:
+    """The error after so many steps, or the one before, if it was better."""
+    start = {name: tensor.detach().clone() for name, tensor in layer.state_dict().items()}
     parameters = [p for p in layer.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(parameters, lr=lr)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
@@ -73,7 +77,11 @@ def _teach(layer: Converted, heard: list[list[Lesson]], steps: int, lr: float) -
         optimizer.step()
         schedule.step()
     optimizer.zero_grad()
-    return _error(layer, heard)
+    after = _error(layer, heard)
+    if after < before:
+        return after
+    layer.load_state_dict(start)
+    return before
 
 
 @torch.no_grad()

@@ -22,7 +22,6 @@ from .memory import Memory
 from .settings import Adaptation, AdaptSettings, Evaluation
 
 Tell = Callable[[int, int, str], None]
-BATCHES = 64  # of the layers' own training, at most
 
 
 class Run:
@@ -79,7 +78,8 @@ class Run:
         self._evaluate(0)
         if settings.layerwise:
             self.tell(0, settings.steps, "layer by layer")
-            few = self.train[:: math.ceil(len(self.train) / BATCHES)]
+            # every step another batch, as far as there are so many: few are learned by heart
+            few = self.train[:: math.ceil(len(self.train) / settings.layerwise)]
             told = lambda done, layers, text: self.tell(0, settings.steps, text)  # noqa: E731
             distill_(self.model, few, only=self.new, steps=settings.layerwise, lr=5e-3, tell=told)
             self._evaluate(0)
