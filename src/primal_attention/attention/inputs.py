@@ -58,9 +58,11 @@ def arrange(
         )
     key = query if key is None else key
     value = key if value is None else value
-    for name, tensor in (("query", query), ("key", key), ("value", value)):
-        if not isinstance(tensor, Tensor):
-            expect_tensor(name, tensor, f"(batch, length, {embed_dim})")
+    expect_tensor("query", query, f"(batch, length, {embed_dim})")
+    if key is not query:
+        expect_tensor("key", key, f"(batch, length, {embed_dim})")
+    if value is not key:
+        expect_tensor("value", value, f"(batch, length, {embed_dim})")
     if query.is_nested:
         if not (key is query and value is query and key_padding_mask is None):
             raise ValueError(
