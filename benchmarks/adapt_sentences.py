@@ -165,9 +165,7 @@ def main() -> None:
     draw.shuffle(learned)
     original = judge(base)
     print(json.dumps({"original": original}), flush=True)
-    settings = AdaptSettings(
-        steps=asked.steps, layerwise=asked.layerwise, lr=asked.lr, every=50, patience=3
-    )
+    settings = AdaptSettings(steps=asked.steps, layerwise=asked.layerwise, lr=asked.lr, every=50)
     for count in asked.layers:
         for how in asked.choose:
             start = time.process_time()

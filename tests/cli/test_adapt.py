@@ -1,5 +1,7 @@
 """`primal adapt`: a folder that opens, a page, and a second start that continues."""
 
+import dataclasses
+import inspect
 import json
 
 import pytest
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 
 import primal_attention as pa
 from primal_attention.cli.adapt import adapt
+from primal_attention.train.adapt import AdaptSettings
 
 from .test_convert import batches, folder
 
@@ -58,3 +61,11 @@ def test_the_page_has_time_and_memory_of_both(folder, batches, tmp_path):
     page = (tmp_path / "out" / "report.html").read_text()
     lengths = page.split('id="paces"')[1].split("<tbody>")[1]
     assert [f'"row">{length}<' in lengths for length in (128, 200, 512)] == [True, True, False]
+
+
+def test_the_command_has_the_defaults_of_the_library():
+    """They are written twice, since the command imports torch only at work."""
+    ours = {name: p.default for name, p in inspect.signature(adapt).parameters.items()}
+    for field in dataclasses.fields(AdaptSettings):
+        if field.name in ours:
+            assert ours[field.name] == field.default, field.name

@@ -22,6 +22,7 @@ from .memory import Memory
 from .settings import Adaptation, AdaptSettings, Evaluation
 
 Tell = Callable[[int, int, str], None]
+TIMES = 4  # that a layer, by itself, sees a batch: it would learn few batches by heart
 
 
 class Run:
@@ -78,8 +79,7 @@ class Run:
         self._evaluate(0)
         if settings.layerwise:
             self.tell(0, settings.steps, "layer by layer")
-            # every step another batch, as far as there are so many: few are learned by heart
-            few = self.train[:: math.ceil(len(self.train) / settings.layerwise)]
+            few = self.train[:: math.ceil(len(self.train) * TIMES / settings.layerwise)]
             told = lambda done, layers, text: self.tell(0, settings.steps, text)  # noqa: E731
             distill_(self.model, few, only=self.new, steps=settings.layerwise, lr=5e-3, tell=told)
             self._evaluate(0)
