@@ -64,7 +64,7 @@ def adapt(
     steps: Annotated[
         int, typer.Option(help="Steps of the whole model against the original.", min=0)
     ] = 500,
-    lr: Annotated[float, typer.Option(help="Learning rate.")] = 3e-4,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-4,
     converted: Annotated[
         float, typer.Option(help="Learning rate of the converted layers, in multiples of --lr.")
     ] = 1.0,

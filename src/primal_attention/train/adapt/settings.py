@@ -20,7 +20,7 @@ class AdaptSettings:
 
     layerwise: int = 300
     steps: int = 500
-    lr: float = 3e-4
+    lr: float = 1e-4
     converted: float = 1.0
     hidden: float = 1.0
     task: float = 0.0
