@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -92,6 +93,9 @@ def adapt(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Convert a model, train it to do what it did, without labels. Started again, it continues."""
+    if quiet:  # transformers reads them when it is imported, in processes of its own too
+        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     from rich.console import Console
 
     from ..bench.lengths import lengths_of, paces
