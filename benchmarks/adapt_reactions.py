@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import copy
 import csv
-import functools
 import gzip
 import itertools
 import json
@@ -123,15 +122,6 @@ def silenced(model: nn.Module, layers: list[int]) -> nn.Module:
     return quiet
 
 
-@functools.cache
-def planned(model: Any, inputs: tuple[Any, ...], options: tuple[tuple[str, Any], ...]) -> list[int]:
-    """All layers in the order of a measured plan, which does not depend on their count."""
-    found = pa.plan(model, "all", batches=[dict(batch) for batch in inputs], **dict(options))
-    by_cost = sorted(found.measured.items(), key=lambda row: row[1].divergence / row[1].saved)
-    print(found, flush=True)
-    return [int(name.split("layer.")[1].split(".")[0]) for name, _ in by_cost]
-
-
 def chosen(
     model: Any, how: str, count: int, inputs: list[Any], seed: int, options: dict[str, Any]
 ) -> list[int]:
@@ -141,8 +131,9 @@ def chosen(
         return every[-count:]
     if how == "random":
         return sorted(random.Random(f"{seed} {count}").sample(every, count))
-    few = tuple(tuple(batch.items()) for batch in inputs[:8])
-    return sorted(planned(model, few, tuple(options.items()))[:count])
+    found = pa.plan(model, batches=inputs[:8], count=count, **options)
+    print(found, flush=True)
+    return sorted(int(row.name.split("layer.")[1].split(".")[0]) for row in found.changes)
 
 
 def main() -> None:

@@ -1,12 +1,14 @@
 """Plans with figures, and what a budget or a quality chooses."""
 
 import copy
+import itertools
+import random
 
 import pytest
 import torch
 
 import primal_attention as pa
-from primal_attention.convert.measuring import _first, _within_budget, _within_quality
+from primal_attention.convert.choosing import Choice, Together, in_turn
 from primal_attention.convert.planning import Measured
 
 from ..adapters.architectures import ARCHITECTURES
@@ -18,19 +20,56 @@ def figures(**agreements):
     return {name: Measured(3.0, 0.1, 0.2, a, 1 - a, 100) for name, a in agreements.items()}
 
 
+class Model:
+    """Losses of attentions, and of pairs that are worse together; what was asked of it."""
+
+    def __init__(self, alone, pairs=()):
+        self.alone, self.pairs, self.asked = alone, dict(pairs), []
+
+    def __call__(self, names):
+        self.asked.append("".join(names))
+        loss = sum(1 - self.alone[name].agreement for name in names)
+        loss += sum(more for pair, more in self.pairs.items() if set(pair) <= set(names))
+        return Together(1 - loss, loss)
+
+
 def test_the_cheapest_are_chosen():
     found = figures(a=0.90, b=0.99, c=0.95) | {"d": Measured(1.0, 0.0, 0.0, 1.0, 0.0, 0)}
-    assert _within_budget(found, 400, 1.3) == {"b"}
-    assert _within_budget(found, 400, 2.0) == {"b", "c"}
-    assert _within_quality(found, 0.935) == {"b", "c"}
-    assert _within_quality(found, 0.985) == {"b"}
-    assert _first(found, 2) == {"b", "c"}
+    model = Model(found)
+    assert Choice(budget=1.3)(found, 400, model) == {"b"}
+    assert Choice(budget="2x")(found, 400, model) == {"b", "c"}
+    assert Choice(quality=0.935)(found, 400, model) == {"b", "c"}
+    assert Choice(quality=0.985)(found, 400, model) == {"b"}
+    assert Choice(count=2)(found, 400, model) == {"b", "c"}
     with pytest.raises(ValueError, match="count is 4; expected an integer from 1 to 3"):
-        _first(found, 4)
+        Choice(count=4)(found, 400, model)
     with pytest.raises(ValueError, match=r"save a factor of 4.00; expected a budget .* not 5x"):
-        _within_budget(found, 400, 5.0)
+        Choice(budget=5.0)(found, 400, model)
     with pytest.raises(ValueError, match=r"quality 0\.995; the cheapest leaves 0\.9900"):
-        _within_quality(found, 0.995)
+        Choice(quality=0.995)(found, 400, model)
+
+
+def test_what_is_worse_together_is_not_chosen_together():
+    found = figures(a=0.99, b=0.98, c=0.96, d=0.90)
+    model = Model(found, [("ab", 0.05)])
+    order = list(in_turn(found, model))
+    assert [name for name, _ in order] == ["a", "c", "b", "d"]
+    assert [round(reached.agreement, 3) for _, reached in order] == [0.99, 0.95, 0.88, 0.78]
+    assert "ad" not in model.asked  # it cannot lead: alone it is worse than c beside a
+
+
+def test_the_order_is_the_greedy_one():
+    """Trying only what leads finds what trying everything finds."""
+    names = "abcdefg"
+    draw = random.Random(0)
+    for _ in range(20):
+        found = figures(**{name: 1 - draw.random() / 20 for name in names})
+        pairs = [(x + y, draw.random() / 20) for x, y in itertools.combinations(names, 2)]
+        model, chosen = Model(found, pairs), []
+        while len(chosen) < len(names):
+            left = [name for name in names if name not in chosen]
+            chosen.append(min(left, key=lambda name: model([*chosen, name]).divergence))
+        assert [name for name, _ in in_turn(found, model)] == chosen
 
 
 def test_a_measured_plan():

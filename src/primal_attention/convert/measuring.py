@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from ..adapters.converted import converted_layers, evaluation
 from ..analysis.spectra import Spectrum, spectrum
 from ..theory.seeds import seeded
 from .apply import convert_
+from .choosing import Choice, Together
 from .distill import distill_, without_dropout
 from .lessons import taught_by_originals
 from .matching import Pair, block_of
@@ -26,65 +26,58 @@ STEPS = 100  # of the short distillation
 
 
 def measured_plan(
-    model: nn.Module,
-    batches: list[Any],
-    layers: Any,
-    choice: tuple[str | float | None, float | None, int | None],
-    options: dict[str, Any],
+    model: nn.Module, batches: list[Any], layers: Any, choice: Choice, options: dict[str, Any]
 ) -> Plan:
     """The plan of `layers` with figures; with a budget, a quality or a count, of those that are
     chosen, among all attentions unless `layers` says otherwise."""
-    budget, quality, count = choice
-    if sum(each is not None for each in choice) > 1:
-        raise ValueError(
-            f"budget, quality and count are {budget}, {quality} and {count}; expected one of them"
-        )
-    choosing = choice != (None, None, None)
-    wide = plan(model, "all" if choosing and layers == "last" else layers, **options)
-    found = measure(model, batches, wide)
+    if not batches:
+        raise ValueError("batches is empty; expected at least one input of the model")
+    wide = plan(model, "all" if choice and layers == "last" else layers, **options)
+    trial = Trial(model, batches, wide)
+    found = trial.measure(_spectra(model, batches))
     chosen = {row.name for row in wide.changes}
-    if budget is not None:
-        total = sum(row.flops for row in wide.rows)
-        chosen = _within_budget(found, total, _factor(budget))
-    if quality is not None:
-        chosen = _within_quality(found, quality)
-    if count is not None:
-        chosen = _first(found, count)
+    if choice:
+        chosen = choice(found, sum(row.flops for row in wide.rows), trial)
     rows = tuple(row if row.name in chosen else _unchanged(row) for row in wide.rows)
     return dataclasses.replace(wide, rows=rows, measured=found)
 
 
-def measure(model: nn.Module, batches: list[Any], wide: Plan) -> dict[str, Measured]:
-    """Every attention that a plan changes: its spectrum, and its replacement after a short
-    distillation, alone in the model."""
-    if not batches:
-        raise ValueError("batches is empty; expected at least one input of the model")
-    trial = copy.deepcopy(model)
-    with seeded(0):
-        convert_(trial, wide)
-    errors = {row.name: row.after for row in distill_(trial, batches, steps=STEPS)}
-    spectra = _spectra(model, batches)
-    layers = converted_layers(trial)
-    found = {}
-    rows = {row.name: row for row in wide.changes}
-    for layer in layers:
-        name = paths(trial, layer)[0]
-        others = [each for each in layers if each is not layer]
-        pair = Pair(model, trial, (block_of(name),))
+class Trial:
+    """A copy of a model with all attentions of a plan converted and shortly distilled. Called with
+    names, only these are: the others give their originals' outputs."""
+
+    def __init__(self, model: nn.Module, batches: list[Any], wide: Plan) -> None:
+        self.model, self.batches, self.wide = model, batches, wide
+        self.copy = copy.deepcopy(model)
+        with seeded(0):
+            convert_(self.copy, wide)
+        self.errors = {row.name: row.after for row in distill_(self.copy, batches, steps=STEPS)}
+        self.layers = {paths(self.copy, one)[0]: one for one in converted_layers(self.copy)}
+
+    def __call__(self, names: Sequence[str]) -> Together:
+        layers = list(self.layers.values())
+        others = [layer for name, layer in self.layers.items() if name not in names]
+        pair = Pair(self.model, self.copy, (block_of(names[0]),))
         with (
-            without_dropout(trial, layers), evaluation(model), torch.no_grad(),
+            without_dropout(self.copy, layers), evaluation(self.model), torch.no_grad(),
             taught_by_originals(others, lambda *call: None),
         ):  # fmt: skip
-            distances = [pair.distance(batch) for batch in batches]
-        agreement, divergence = (
-            sum(float(getattr(each, figure)) for each in distances) / len(distances)
-            for figure in ("agreement", "outputs")
-        )
-        row = rows[name]
-        rank, tail = _spectrum_of(spectra, name, row)
-        saved = row.flops - row.flops_after
-        found[name] = Measured(rank, tail, errors[name], agreement, divergence, saved)
-    return found
+            distances = [pair.distance(batch) for batch in self.batches]
+        agreements = torch.stack([each.agreement for each in distances])
+        divergences = torch.stack([each.outputs for each in distances])
+        return Together(float(agreements.mean()), float(divergences.mean()))
+
+    def measure(self, spectra: Spectrum) -> dict[str, Measured]:
+        """Every attention: its spectrum, and its replacement, alone in the model."""
+        rows = {row.name: row for row in self.wide.changes}
+        found = {}
+        for name in self.layers:
+            alone, row = self([name]), rows[name]
+            found[name] = Measured(
+                *_spectrum_of(spectra, name, row), self.errors[name], *alone,
+                row.flops - row.flops_after,
+            )  # fmt: skip
+        return found
 
 
 def _spectra(model: nn.Module, batches: list[Any]) -> Spectrum:
@@ -105,63 +98,6 @@ def _spectrum_of(found: Spectrum, name: str, row: Row) -> tuple[float, float]:
                 tail = 1.0 - float(share[..., min(size, share.shape[-1]) - 1].mean())
             return float(layer.effective_rank().mean()), tail
     return math.nan, math.nan
-
-
-def _within_budget(found: Mapping[str, Measured], total: int, factor: float) -> set[str]:
-    chosen: set[str] = set()
-    left = total
-    for name in _cheapest_first(found):
-        if left <= total / factor:
-            return chosen
-        chosen.add(name)
-        left -= found[name].saved
-    if left > total / factor:
-        raise ValueError(
-            f"all {len(found)} attentions together save a factor of {total / left:.2f}; expected a "
-            f"budget up to that, not {factor:g}x (or a greater length)"
-        )
-    return chosen
-
-
-def _within_quality(found: Mapping[str, Measured], quality: float) -> set[str]:
-    if not 0 < quality < 1:
-        raise ValueError(f"quality is {quality}; expected a share between 0 and 1, such as 0.99")
-    chosen: set[str] = set()
-    left = 1.0
-    for name in _cheapest_first(found):
-        left -= 1.0 - found[name].agreement
-        if left < quality:
-            break
-        chosen.add(name)
-    if not chosen:
-        best = max((each.agreement for each in found.values() if each.saved > 0), default=0.0)
-        raise ValueError(
-            f"no attention can be converted at quality {quality}; the cheapest leaves {best:.4f}"
-        )
-    return chosen
-
-
-def _first(found: Mapping[str, Measured], count: int) -> set[str]:
-    cheapest = _cheapest_first(found)
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= len(cheapest):
-        raise ValueError(
-            f"count is {count!r}; expected an integer from 1 to {len(cheapest)}, the attentions "
-            "that a conversion makes cheaper at this length"
-        )
-    return set(cheapest[:count])
-
-
-def _cheapest_first(found: Mapping[str, Measured]) -> list[str]:
-    """By the divergence for each FLOP that is saved; what saves nothing is left out."""
-    useful = [name for name, each in found.items() if each.saved > 0]
-    return sorted(useful, key=lambda name: found[name].divergence / found[name].saved)
-
-
-def _factor(budget: str | float) -> float:
-    text = str(budget).strip().lower()
-    if not re.fullmatch(r"\d+(\.\d+)?x?", text) or float(text.rstrip("x")) <= 1:
-        raise ValueError(f'budget is {budget!r}; expected a factor above 1, such as "2x"')
-    return float(text.rstrip("x"))
 
 
 def _unchanged(row: Row) -> Row:

@@ -129,10 +129,10 @@ def plan(
     feature_map, dropout, start; see `Options`.
 
     batches: inputs on which every attention of `layers` is measured (see `Measured`), on a copy of
-    the model. budget="2x" then chooses those whose divergence is least for each FLOP that they
-    save, until the attentions take half of their FLOPs; count=4 the first four of them;
-    quality=0.99 as many as leave an agreement of 0.99 with the original, by the sum of their
-    losses.
+    the model. budget="2x" then chooses one after another, each the one that adds least divergence
+    to those before it for each FLOP that it saves, until the attentions take half of their FLOPs;
+    count=4 the first four of them; quality=0.99 as many as leave an agreement of 0.99 with the
+    original together.
 
     Nothing is changed. A conversion changes the function of the model until it is trained.
     """
@@ -143,10 +143,12 @@ def plan(
 
         model = from_pretrained(model)
     if batches is not None:
+        from .choosing import Choice
         from .measuring import measured_plan
 
         kind = {"cross": cross, "length": length, "example": example, **options}
-        return measured_plan(model, list(batches), layers, (budget, quality, count), kind)
+        choice = Choice(budget, quality, count)
+        return measured_plan(model, list(batches), layers, choice, kind)
     if (budget, quality, count) != (None, None, None):
         raise ValueError(
             "budget, quality or count is given without batches; expected some to measure on"
