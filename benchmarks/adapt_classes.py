@@ -4,8 +4,8 @@
 
 --model and --data as in `adapt_reactions.py`; the files have a column `class`, 1 to 10. The
 pretrained BERT gets a new head and learns the classes of part a; part b is read once, at the end.
-Original: as it is. Converted: the attentions of a measured plan are converted, and each learns its
-original's outputs on 64 batches of part a, without labels, before the same fine-tuning. Silenced:
+Original: as it is. Converted: first, once and without labels, the attentions of a measured plan are
+converted and the masked language model is adapted on part a; then the same fine-tuning. Silenced:
 the same attentions give nothing but their output bias. Majority: the most frequent class.
 
 Every line is written to `benchmarks/results/adapt_classes.jsonl`, and what is there is not run
@@ -28,13 +28,16 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import adapt_reactions
 import torch
 from adapt_reactions import LONGEST, TOKENS
 from torch import Tensor, nn
-from transformers import BertForSequenceClassification
+from transformers import BertForMaskedLM, BertForSequenceClassification
 
 import primal_attention as pa
-from primal_attention.convert import distill_
+from primal_attention.convert import converted_layers
+from primal_attention.convert.sites import paths
+from primal_attention.train.adapt import AdaptSettings
 
 RESULTS = Path(__file__).parent / "results" / "adapt_classes.jsonl"
 Batch = dict[str, Tensor]
@@ -65,6 +68,21 @@ def batches(cases: list[tuple[list[int], int]], size: int) -> list[Batch]:
         labels = torch.tensor([label for _, label in part])
         made.append({"input_ids": ids, "attention_mask": mask, "labels": labels})
     return made
+
+
+def adapted(asked: argparse.Namespace, vocabulary: dict[str, int]) -> tuple[Any, list[int]]:
+    """The encoder of the adapted language model, and which of its layers are converted."""
+    sequences = adapt_reactions.read(asked.data / "uspto50k_a.tsv.gz", vocabulary, 5001)
+    learned, _ = adapt_reactions.batches(sequences, 16, vocabulary, seed=1)
+    model: Any = BertForMaskedLM.from_pretrained(asked.model, weights_only=True).eval()
+    settings = AdaptSettings(layerwise=asked.layerwise, steps=asked.adapt_steps, every=100)
+    pa.adapt_(
+        model, learned, layers="all", count=asked.layers, settings=settings,
+        folder=asked.work / f"classes-{asked.layers}-{asked.layerwise}-{asked.adapt_steps}",
+        tell=lambda step, steps, text: print(f"{step}/{steps} {text}", flush=True),
+    )  # fmt: skip
+    names = [paths(model, layer)[0] for layer in converted_layers(model)]
+    return model.bert, [int(name.split("layer.")[1].split(".")[0]) for name in names]
 
 
 def fine_tune(model: Any, train: list[Batch], steps: int, lr: float, seed: int) -> None:
@@ -98,6 +116,9 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--models", nargs="+", default=["original", "converted", "silenced"])
+    parser.add_argument("--layerwise", type=int, default=600)
+    parser.add_argument("--adapt-steps", type=int, default=300)
+    parser.add_argument("--work", type=Path, default=Path("adapted"))
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--lr", type=float, default=2e-4)
     parser.add_argument("--test", type=int, default=5001, help="reactions of part b")
@@ -110,8 +131,8 @@ def main() -> None:
     train, test = batches(part_a, 16), batches(part_b, 32)
     often = Counter(label for _, label in part_a).most_common(1)[0][0]
     majority = sum(label == often for _, label in part_b) / len(part_b)
-    inputs = [{name: b[name] for name in ("input_ids", "attention_mask")} for b in train[::4]][:64]
     known = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    encoder, which = adapted(asked, vocabulary)
     for seed in asked.seeds:
         torch.manual_seed(seed)
         base: Any = BertForSequenceClassification.from_pretrained(
@@ -121,25 +142,22 @@ def main() -> None:
             case = {
                 "model": kind, "layers": asked.layers, "seed": seed, "steps": asked.steps,
                 "lr": asked.lr, "test": len(part_b),
+                **({} if kind == "original" else {"which": which}),
+                **({"adapted": asked.adapt_steps} if kind == "converted" else {}),
             }  # fmt: skip
             if any(case.items() <= json.loads(line).items() for line in known):
                 continue
             start = time.process_time()
             model = copy.deepcopy(base)
-            which: list[int] = []
-            if kind != "original":
-                # by the hidden states: the head knows nothing yet
-                planned = pa.plan(model.bert, batches=inputs[::8], count=asked.layers)
-                which = [int(row.name.split("layer.")[1].split(".")[0]) for row in planned.changes]
             if kind == "converted":
-                pa.convert_(model, layers=rf"layer\.({'|'.join(map(str, which))})\.")
-                distill_(model, inputs, steps=300, lr=5e-3)
+                pooler, model.bert = model.bert.pooler, copy.deepcopy(encoder)
+                model.bert.pooler = pooler
             for place in which if kind == "silenced" else ():
                 dense = model.bert.encoder.layer[place].attention.output.dense
                 dense.weight.requires_grad_(False).zero_()
             fine_tune(model, train, asked.steps, asked.lr, seed)
             line = {
-                **case, "which": which, "accuracy": accuracy(model, test), "majority": majority,
+                **case, "accuracy": accuracy(model, test), "majority": majority,
                 "CPU seconds": round(time.process_time() - start),
             }  # fmt: skip
             print(json.dumps(line), flush=True)

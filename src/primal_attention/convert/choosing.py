@@ -6,6 +6,7 @@ import heapq
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from .planning import Measured
@@ -123,8 +124,7 @@ def _first(found: Mapping[str, Measured], count: int | None, together: Try) -> s
             f"count is {count!r}; expected an integer from 1 to {useful}, the attentions "
             "that a conversion makes cheaper at this length"
         )
-    names = (name for name, _ in in_turn(found, together))
-    return {name for name, _ in zip(names, range(count), strict=False)}
+    return {name for name, _ in islice(in_turn(found, together), count)}
 
 
 def _factor(budget: str | float) -> float:
