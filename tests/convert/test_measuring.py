@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import primal_attention as pa
-from primal_attention.convert.choosing import Choice, Together, in_turn
-from primal_attention.convert.planning import Measured
+from primal_attention.convert.choosing import Choice, in_turn
+from primal_attention.convert.planning import Measured, Together
 
 from ..adapters.architectures import ARCHITECTURES
 
@@ -36,11 +36,11 @@ class Model:
 def test_the_cheapest_are_chosen():
     found = figures(a=0.90, b=0.99, c=0.95) | {"d": Measured(1.0, 0.0, 0.0, 1.0, 0.0, 0)}
     model = Model(found)
-    assert Choice(budget=1.3)(found, 400, model) == {"b"}
-    assert Choice(budget="2x")(found, 400, model) == {"b", "c"}
-    assert Choice(quality=0.935)(found, 400, model) == {"b", "c"}
-    assert Choice(quality=0.985)(found, 400, model) == {"b"}
-    assert Choice(count=2)(found, 400, model) == {"b", "c"}
+    assert list(Choice(budget=1.3)(found, 400, model)) == ["b"]
+    assert list(Choice(budget="2x")(found, 400, model)) == ["b", "c"]
+    assert list(Choice(quality=0.935)(found, 400, model)) == ["b", "c"]
+    assert list(Choice(quality=0.985)(found, 400, model)) == ["b"]
+    assert list(Choice(count=2)(found, 400, model)) == ["b", "c"]
     with pytest.raises(ValueError, match="count is 4; expected an integer from 1 to 3"):
         Choice(count=4)(found, 400, model)
     with pytest.raises(ValueError, match=r"save a factor of 4.00; expected a budget .* not 5x"):
@@ -85,9 +85,24 @@ def test_a_measured_plan():
         assert 0.0 <= found.agreement <= 1.0
         assert found.saved > 0
     assert "effective rank" in str(planned)
+    (name,) = planned.together
+    assert planned.together[name].agreement == planned.measured[name].agreement
+    assert f"1: {planned.together[name].agreement:.4f}" in str(planned)
     best = min(planned.measured, key=lambda name: planned.measured[name].divergence)
     assert planned.changes[0].name == best
     pa.convert_(model, planned)
+
+
+def test_layers_that_were_asked_for_are_measured_together():
+    torch.manual_seed(0)
+    model, batch = ARCHITECTURES["bert"]()
+    planned = pa.plan(model, "all", batches=[batch], rank=4)
+    names = [row.name for row in planned.changes]
+    assert list(planned.together) == names
+    first = planned.measured[names[0]]
+    assert planned.together[names[0]] == (first.agreement, first.divergence)
+    alone = {each.divergence for each in planned.measured.values()}
+    assert planned.together[names[-1]].divergence not in alone
 
 
 def test_refusals():

@@ -7,17 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
 
-from .planning import Measured
-
-
-class Together(NamedTuple):
-    """A model of which some attentions are converted, against the original."""
-
-    agreement: float
-    divergence: float
-
+from .planning import Measured, Together
 
 Try = Callable[[Sequence[str]], Together]  # the attentions of these names, and no others
 
@@ -74,8 +65,11 @@ class Choice:
     def __bool__(self) -> bool:
         return (self.budget, self.quality, self.count) != (None, None, None)
 
-    def __call__(self, found: Mapping[str, Measured], total: int, together: Try) -> set[str]:
-        """The names that are chosen. total: FLOPs of all attentions as they are."""
+    def __call__(
+        self, found: Mapping[str, Measured], total: int, together: Try
+    ) -> dict[str, Together]:
+        """The names that are chosen, in turn, each with what all up to it give together. total:
+        FLOPs of all attentions as they are."""
         if self.budget is not None:
             return _within_budget(found, total, _factor(self.budget), together)
         if self.quality is not None:
@@ -85,31 +79,33 @@ class Choice:
 
 def _within_budget(
     found: Mapping[str, Measured], total: int, factor: float, together: Try
-) -> set[str]:
+) -> dict[str, Together]:
     least = total - sum(each.saved for each in found.values() if each.saved > 0)
     if least > total / factor:
         raise ValueError(
             f"all {len(found)} attentions together save a factor of {total / least:.2f}; expected "
             f"a budget up to that, not {factor:g}x (or a greater length)"
         )
-    chosen: set[str] = set()
+    chosen: dict[str, Together] = {}
     left = total
-    for name, _ in in_turn(found, together):
-        chosen.add(name)
+    for name, reached in in_turn(found, together):
+        chosen[name] = reached
         left -= found[name].saved
         if left <= total / factor:
             break
     return chosen
 
 
-def _within_quality(found: Mapping[str, Measured], quality: float, together: Try) -> set[str]:
-    chosen: set[str] = set()
+def _within_quality(
+    found: Mapping[str, Measured], quality: float, together: Try
+) -> dict[str, Together]:
+    chosen: dict[str, Together] = {}
     best = 0.0
     for name, reached in in_turn(found, together):
         best = max(best, reached.agreement)
         if reached.agreement < quality:
             break
-        chosen.add(name)
+        chosen[name] = reached
     if not chosen:
         raise ValueError(
             f"no attention can be converted at quality {quality}; the cheapest leaves {best:.4f}"
@@ -117,14 +113,14 @@ def _within_quality(found: Mapping[str, Measured], quality: float, together: Try
     return chosen
 
 
-def _first(found: Mapping[str, Measured], count: int | None, together: Try) -> set[str]:
+def _first(found: Mapping[str, Measured], count: int | None, together: Try) -> dict[str, Together]:
     useful = sum(each.saved > 0 for each in found.values())
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= useful:
         raise ValueError(
             f"count is {count!r}; expected an integer from 1 to {useful}, the attentions "
             "that a conversion makes cheaper at this length"
         )
-    return {name for name, _ in islice(in_turn(found, together), count)}
+    return dict(islice(in_turn(found, together), count))
 
 
 def _factor(budget: str | float) -> float:

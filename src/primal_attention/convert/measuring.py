@@ -15,11 +15,11 @@ from ..adapters.converted import converted_layers, evaluation
 from ..analysis.spectra import Spectrum, spectrum
 from ..theory.seeds import seeded
 from .apply import convert_
-from .choosing import Choice, Together
+from .choosing import Choice
 from .distill import distill_, without_dropout
 from .lessons import taught_by_originals
 from .matching import Pair, block_of
-from .planning import Measured, Plan, Row, plan
+from .planning import Measured, Plan, Row, Together, plan
 from .sites import paths
 
 STEPS = 100  # of the short distillation
@@ -35,11 +35,13 @@ def measured_plan(
     wide = plan(model, "all" if choice and layers == "last" else layers, **options)
     trial = Trial(model, batches, wide)
     found = trial.measure(_spectra(model, batches))
-    chosen = {row.name for row in wide.changes}
     if choice:
         chosen = choice(found, sum(row.flops for row in wide.rows), trial)
+    else:
+        names = [row.name for row in wide.changes]
+        chosen = {name: trial(names[:turn]) for turn, name in enumerate(names, 1)}
     rows = tuple(row if row.name in chosen else _unchanged(row) for row in wide.rows)
-    return dataclasses.replace(wide, rows=rows, measured=found)
+    return dataclasses.replace(wide, rows=rows, measured=found, together=chosen)
 
 
 class Trial:

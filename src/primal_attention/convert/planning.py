@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -62,15 +62,27 @@ class Measured:
     saved: int
 
 
+class Together(NamedTuple):
+    """A model of which some attentions are converted, against the original."""
+
+    agreement: float
+    divergence: float
+
+
 @dataclass(frozen=True)
 class Plan:
-    """All attentions of a model, and what becomes of those that were chosen. `print(plan)`."""
+    """All attentions of a model, and what becomes of those that were chosen. `print(plan)`.
+
+    measured: every attention by name, where there were batches to measure on. together: those that
+    were chosen, in turn, each with what all up to it give together, after the short distillation.
+    """
 
     model: str
     rows: tuple[Row, ...]
     length: int
     cross: bool
-    measured: Mapping[str, Measured] = field(default_factory=dict)  # with `batches`, by name
+    measured: Mapping[str, Measured] = field(default_factory=dict)
+    together: Mapping[str, Together] = field(default_factory=dict)
 
     @property
     def changes(self) -> tuple[Row, ...]:
@@ -81,10 +93,15 @@ class Plan:
         head: tuple[str, ...] = ("attention", "now", "after", "parameters", "FLOPs a token", "note")
         lines: list[tuple[str, ...]] = [_line(row, self.length) for row in self.rows]
         if self.measured:
-            head = (*head[:-1], "effective rank", "beyond s", "error", "agreement", head[-1])
+            more = ("effective rank", "beyond s", "error", "agreement", "together, in turn")
+            turns = {
+                name: f"{turn}: {reached.agreement:.4f}"
+                for turn, (name, reached) in enumerate(self.together.items(), 1)
+            }
+            head = (*head[:-1], *more, head[-1])
             lines = [
-                (*line[:-1], *_figures(self.measured.get(row.name)), line[-1])
-                for line, row in zip(lines, self.rows, strict=True)
+                (*line[:-1], *_figures(self.measured.get(r.name)), turns.get(r.name, ""), line[-1])
+                for line, r in zip(lines, self.rows, strict=True)
             ]
         total = (
             "all attentions", "", f"{len(self.changes)} of {len(self.rows)} change",
