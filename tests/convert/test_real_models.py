@@ -109,6 +109,46 @@ def test_a_plan_of_a_real_model(reactions):
     assert max(chosen) <= sorted(each.divergence for each in found.measured.values())[4]
 
 
+def test_a_plan_by_quality_says_what_its_attentions_give_together(reactions):
+    base, _, batches = reactions
+    found = pa.plan(base, batches=batches[:2], quality=0.95)
+    reached = [each.agreement for each in found.together.values()]
+    assert found.together
+    assert {row.name for row in found.changes} == set(found.together)
+    assert min(reached) >= 0.95
+    assert f"{len(reached)}: {reached[-1]:.4f}" in str(found)
+
+
+def test_labels_are_learned_where_there_are_some(reactions):
+    """The tokens that were shown are the labels: the original knows most of them already."""
+    base, _, batches = reactions
+    labelled = [{**batch, "labels": batch["input_ids"]} for batch in batches]
+
+    def own_loss(model):
+        with torch.no_grad():
+            return float(sum(model(**batch).loss for batch in labelled[:3]))
+
+    reached = {}
+    for task in (0.0, 1.0):
+        model = copy.deepcopy(base)
+        settings = AdaptSettings(layerwise=20, steps=12, every=12, lr=3e-4, task=task)
+        kind = {"layers": slice(-2, None), "held_out": labelled[:3], "settings": settings}
+        assert pa.adapt_(model, labelled[:3], **kind).history[-1].step == 12
+        reached[task] = own_loss(model)
+    assert reached[1.0] < reached[0.0]
+
+
+def test_an_adaptation_that_gets_worse_ends_early_and_is_taken_back(reactions):
+    base, _, batches = reactions
+    model = copy.deepcopy(base)
+    settings = AdaptSettings(layerwise=20, steps=60, every=2, patience=2, lr=0.1)
+    kind = {"layers": slice(-2, None), "held_out": batches[3:], "settings": settings}
+    found = pa.adapt_(model, batches[:3], **kind)
+    assert found.ended == "no evaluation after step 0 was better"
+    assert found.history[-1].step == 4
+    assert found.after.loss == min(each.loss for each in found.history)
+
+
 def test_sentence_vectors(tmp_path):
     """Half of a MiniLM, each layer taught by its original: every sentence stays nearest to its
     paraphrase."""

@@ -85,6 +85,33 @@ def test_it_stops_early_with_the_best_weights(model):
     assert found.after.loss == min(each.loss for each in found.history)
 
 
+def test_labels_count_in_what_is_trained_and_in_what_it_stops_by():
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = transformers.BertConfig(**shape, intermediate_size=24, vocab_size=20)
+    base = transformers.BertForSequenceClassification(config).eval()
+    ids = [batch[..., 0].abs().mul(6).long().clamp(max=19) for batch in BATCHES]
+    batches = [{"input_ids": each, "labels": torch.ones(4, dtype=torch.long)} for each in ids]
+
+    def own_loss(model):
+        return sum(float(model(**batch).loss.detach()) for batch in batches[:2]) / 2
+
+    reached = {}
+    for task in (0.0, 5.0):
+        model = copy.deepcopy(base)
+        settings = dataclasses.replace(SHORT, task=task)
+        found = adapt_(
+            model, batches[2:], layers="all", rank=4, settings=settings, held_out=batches[:2]
+        )
+        reached[task] = own_loss(model)
+        after = found.after
+        expected = after.outputs + sum(after.blocks) / len(after.blocks) + task * reached[task]
+        assert after.loss == pytest.approx(expected, rel=1e-4)
+    assert found.best == 12
+    assert reached[5.0] < reached[0.0] - 0.01
+
+
 def test_converted_layers_have_a_rate_of_their_own(model):
     moved = {}
     for factor in (1e-6, 1.0):

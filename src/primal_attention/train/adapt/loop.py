@@ -101,7 +101,7 @@ class Run:
                 optimizer.param_groups, (1.0, settings.converted), strict=True
             ):
                 group["lr"] = factor * share
-            loss = self._loss(_order(settings.seed, step, len(self.train)))
+            loss = self._loss(self._distance(_order(settings.seed, step, len(self.train))))
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(parameters, 1.0)
@@ -114,8 +114,7 @@ class Run:
         optimizer.zero_grad()
         self.found.ended = self.found.ended or "all steps were done"
 
-    def _loss(self, number: int) -> Tensor:
-        distance = self._distance(number)
+    def _loss(self, distance: Distance) -> Tensor:
         loss = distance.outputs + self.settings.hidden * distance.blocks.mean()
         if self.settings.task and distance.task is not None:
             loss = loss + self.settings.task * distance.task
@@ -134,7 +133,7 @@ class Run:
         outputs = float(torch.stack([distance.outputs for distance in found]).mean())
         agreement = float(torch.stack([distance.agreement for distance in found]).mean())
         blocks = torch.stack([distance.blocks for distance in found]).mean(0)
-        loss = outputs + self.settings.hidden * float(blocks.mean())
+        loss = float(torch.stack([self._loss(distance) for distance in found]).mean())
         quality = None if self.quality is None else self.quality(self.model)
         self.found.history.append(
             Evaluation(step, loss, outputs, agreement, tuple(blocks.tolist()), quality)

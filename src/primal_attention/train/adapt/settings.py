@@ -45,8 +45,9 @@ class AdaptSettings:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """On the batches that are held out. quality: the user's own measure, if there is one. turn: of
-    attentions that are converted one after another, the first is 1; 0 is all of them."""
+    """On the batches that are held out. loss: the one that is trained, with the labels' part where
+    it has one. quality: the user's own measure, if there is one. turn: of attentions that are
+    converted one after another, the first is 1; 0 is all of them."""
 
     step: int
     loss: float
