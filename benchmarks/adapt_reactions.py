@@ -9,7 +9,8 @@
 `uspto50k_a.tsv.gz` and `uspto50k_b.tsv.gz`, which have a column `reaction`. Part a is learned from
 without any label, every tenth batch of it is held out to stop by; part b is read once, at the end.
 15 % of the tokens are masked. --choose: the last layers, those of a measured plan, or layers drawn
-by the seed. Silenced: the same attentions give nothing but their output bias.
+by the seed. --attention: another of the registry, to compare. Silenced: the same attentions give
+nothing but their output bias.
 
 Every line is written to `benchmarks/results/adapt_reactions.jsonl`, and what is there is not run
 again. A run that is interrupted continues from `--work`, started by the same command.
@@ -143,6 +144,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, nargs="+", default=[1, 4, 6, 12])
     parser.add_argument("--choose", nargs="+", default=["last"], choices=["last", "plan", "random"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--attention", default="primal", help="what the attentions become")
     parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--feature-map", default="elu")
     parser.add_argument("--steps", type=int, default=600)
@@ -179,7 +181,9 @@ def main() -> None:
         return
     test = batches(part_b, 32, vocabulary, seed=2)
     original = None
-    options = {"rank": asked.rank, "feature_map": asked.feature_map}
+    options: dict[str, Any] = {"rank": asked.rank, "feature_map": asked.feature_map}
+    if asked.attention != "primal":
+        options = {"attention": asked.attention}
     for count, how, seed in itertools.product(asked.layers, asked.choose, asked.seeds):
         turns = count if asked.one_by_one else 1
         settings = AdaptSettings(

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import math
 import random
 
 import pytest
@@ -91,6 +92,32 @@ def test_a_measured_plan():
     best = min(planned.measured, key=lambda name: planned.measured[name].divergence)
     assert planned.changes[0].name == best
     pa.convert_(model, planned)
+
+
+@pytest.mark.parametrize("attention", ["primal", "linear"])
+@pytest.mark.parametrize("name", ["bert", "llama", "mistral", "t5", "torch"])
+def test_what_is_saved_is_timed(name, attention):
+    """Also where heads are grouped, rotated or made by the module itself."""
+    if name == "torch":
+        layer = torch.nn.TransformerEncoderLayer(16, 2, 24)  # positions come first
+        model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        batch = torch.randn(3, 7, 16)
+    else:
+        model, batch = ARCHITECTURES[name]()
+    options = {"rank": 4} if attention == "primal" else {"attention": attention}
+    planned = pa.plan(model, "all", batches=[batch], length=256, **options)
+    taken = {each.seconds for each in planned.measured.values()}
+    assert all(0 < before < 10 and 0 < after < 10 for before, after in taken)
+    before = sum(each.seconds.before for each in planned.measured.values())
+    assert f"{1000 * before:.3g} -> " in str(planned).splitlines()[-2]
+
+
+def test_what_would_take_too_long_is_not_timed():
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 24, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    planned = pa.plan(model, "all", batches=[torch.randn(2, 7, 16)], length=10**6, rank=4)
+    assert all(math.isnan(each.seconds.before) for each in planned.measured.values())
+    assert " ? " in str(planned).splitlines()[-2]
 
 
 def test_layers_that_were_asked_for_are_measured_together():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,8 @@ from .distill import distill_, without_dropout
 from .lessons import taught_by_originals
 from .matching import Pair, block_of
 from .planning import Measured, Plan, Row, Together, plan
-from .sites import paths
+from .seconds import Seconds, seconds_of
+from .sites import find_sites, paths
 
 STEPS = 100  # of the short distillation
 
@@ -72,13 +73,29 @@ class Trial:
     def measure(self, spectra: Spectrum) -> dict[str, Measured]:
         """Every attention: its spectrum, and its replacement, alone in the model."""
         rows = {row.name: row for row in self.wide.changes}
+        seconds = self._seconds(rows)
         found = {}
         for name in self.layers:
             alone, row = self([name]), rows[name]
             found[name] = Measured(
                 *_spectrum_of(spectra, name, row), self.errors[name], *alone,
-                row.flops - row.flops_after,
+                row.flops - row.flops_after, seconds[name],
             )  # fmt: skip
+        return found
+
+    def _seconds(self, rows: Mapping[str, Row]) -> dict[str, Seconds]:
+        """Of every attention and its replacement at the plan's length; one of each shape is run."""
+        sources = {site.name: site.read() for site in find_sites(self.model, cross=self.wide.cross)}
+        known: dict[str, Seconds] = {}
+        found = {}
+        with without_dropout(self.copy, list(self.layers.values())):
+            for name, layer in self.layers.items():
+                source, row = sources[name], rows[name]
+                shape = (type(source), source.num_heads, source.groups, source.head_dim)
+                key = f"{shape} {source.embed_dim} {row.settings}"
+                if key not in known:
+                    known[key] = seconds_of(source, layer.primal, self.wide.length, row.flops)
+                found[name] = known[key]
         return found
 
 

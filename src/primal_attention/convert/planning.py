@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from ..attention.primal.heads import HeadsPrimalAttention
 from ..attention.softmax import softmax_flops
 from ..runs.tables import aligned
 from .core import build_core
+from .seconds import NOT_TIMED, Seconds
 from .settings import Options
 from .sites import Layers, Site, find_sites, select
 from .tracing import understand
@@ -52,7 +54,8 @@ class Measured:
     (NaN where the matrix cannot be read). error: of the new layer against the original, after a
     short distillation. agreement: of the model with the original, if this attention alone is
     converted, and divergence: how far its outputs then are from the original's (Kullback-Leibler
-    divergence of logits, else relative squared error). saved: FLOPs of a sequence."""
+    divergence of logits, else relative squared error). saved: FLOPs of a sequence of the plan's
+    length, and seconds: what the attention and its replacement take for it here."""
 
     rank: float
     tail: float
@@ -60,6 +63,7 @@ class Measured:
     agreement: float
     divergence: float
     saved: int
+    seconds: Seconds = NOT_TIMED
 
 
 class Together(NamedTuple):
@@ -93,7 +97,7 @@ class Plan:
         head: tuple[str, ...] = ("attention", "now", "after", "parameters", "FLOPs a token", "note")
         lines: list[tuple[str, ...]] = [_line(row, self.length) for row in self.rows]
         if self.measured:
-            more = ("effective rank", "beyond s", "error", "agreement", "together, in turn")
+            more = ("ms", "effective rank", "beyond s", "error", "agreement", "together, in turn")
             turns = {
                 name: f"{turn}: {reached.agreement:.4f}"
                 for turn, (name, reached) in enumerate(self.together.items(), 1)
@@ -112,9 +116,18 @@ class Plan:
                 sum(r.flops for r in self.rows) // self.length,
                 sum(r.flops_after for r in self.rows) // self.length,
             ),
-            *[""] * (len(head) - 6), f"at length {self.length}",
+            *self._totals(), f"at length {self.length}",
         )  # fmt: skip
         return [head, *lines, total]
+
+    def _totals(self) -> tuple[str, ...]:
+        """Of the columns of what was measured: the time of all attentions."""
+        if not self.measured:
+            return ()
+        changed = {row.name for row in self.changes}
+        before = sum(each.seconds.before for each in self.measured.values())
+        after = sum(each.seconds[name in changed] for name, each in self.measured.items())
+        return (_milliseconds(before, after), *[""] * 5)
 
     def __str__(self) -> str:
         return "\n".join([self.model, *aligned(self.table()), WARNING])
@@ -274,10 +287,15 @@ def _line(row: Row, length: int) -> tuple[str, ...]:
 
 def _figures(found: Measured | None) -> tuple[str, ...]:
     if found is None:
-        return ("",) * 4
+        return ("",) * 5
     shown = (found.rank, found.tail, found.error, found.agreement)
     texts = [f"{value:.{digits}f}" for value, digits in zip(shown, (1, 3, 3, 4), strict=True)]
-    return tuple("?" if text == "nan" else text for text in texts)
+    figures = ("?" if text == "nan" else text for text in texts)
+    return (_milliseconds(*found.seconds), *figures)
+
+
+def _milliseconds(before: float, after: float) -> str:
+    return "?" if math.isnan(before) else f"{1000 * before:.3g} -> {1000 * after:.3g}"
 
 
 def _change(before: int, after: int) -> str:
