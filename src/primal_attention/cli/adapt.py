@@ -126,6 +126,11 @@ def adapt(
     if extend_positions is not None:
         extend_positions_(opened, extend_positions)
     inputs = read_batches(batches, batch_size)
+    if len(inputs) < 2:
+        raise ValueError(
+            f"{batches} makes {len(inputs)} batch of --batch-size {batch_size}; expected two or "
+            "more, of which every tenth is held out"
+        )
     with Display(Console(stderr=True), quiet=quiet) as display:
 
         def tell(step: int, steps: int, text: str) -> None:

@@ -12,6 +12,7 @@ from torch import nn
 from ..adapters.converted import Call, Converted, evaluation
 from ..attention.primal import PrimalAttention
 from .examples import call_model
+from .inputs import expect_inputs
 from .lessons import Lesson, lessons, taught_by_originals
 from .sites import expect_converted, paths
 
@@ -50,6 +51,7 @@ def distill_(
     if not inputs:
         raise ValueError("batches is empty; expected at least one input of the model")
     layers = expect_converted(model, originals=True)
+    expect_inputs(model, inputs)
     learning = layers if only is None else list(only)
     rows = []
     with without_dropout(model, layers):

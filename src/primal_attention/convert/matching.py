@@ -64,7 +64,7 @@ class Pair:
         pairs = zip(self.blocks, goal.blocks, strict=True)
         blocks = torch.stack([_relative(_rows(learned[name], keep), rows) for name, rows in pairs])
         outputs, agreement = _outputs(found, goal, keep)
-        return Distance(outputs, blocks, agreement, _own_loss(found))
+        return Distance(outputs, blocks, agreement, own_loss(found))
 
 
 def block_of(path: str) -> str:
@@ -129,6 +129,7 @@ def _first(out: Any) -> Tensor:
     return next(each for each in values if isinstance(each, Tensor) and each.dim() > 0)
 
 
-def _own_loss(found: Any) -> Tensor | None:
+def own_loss(found: Any) -> Tensor | None:
+    """What a model of transformers gives beside its outputs, where the batch has labels."""
     loss = getattr(found, "loss", None)
     return loss if isinstance(loss, Tensor) else None

@@ -17,6 +17,7 @@ from ..theory.seeds import seeded
 from .apply import convert_
 from .choosing import Choice
 from .distill import distill_, without_dropout
+from .inputs import expect_inputs
 from .lessons import taught_by_originals
 from .matching import Pair, block_of
 from .planning import Measured, Plan, Row, Together, plan
@@ -33,6 +34,7 @@ def measured_plan(
     chosen, among all attentions unless `layers` says otherwise."""
     if not batches:
         raise ValueError("batches is empty; expected at least one input of the model")
+    expect_inputs(model, batches)
     wide = plan(model, "all" if choice and layers == "last" else layers, **options)
     trial = Trial(model, batches, wide)
     found = trial.measure(_spectra(model, batches))

@@ -22,18 +22,13 @@ def extend_positions_(model: M, length: int) -> M:
     and the last position stay what they were, neighbours come nearer to each other. The model's
     function changes, so do this before `adapt_`. `revert_` does not take it back.
     """
-    tables = [
-        (parent, name, table)
-        for parent in model.modules()
-        for name, table in parent.named_children()
-        if name in NAMES and isinstance(table, nn.Embedding)
-    ]
+    tables = _tables(model)
     if not tables:
         raise ValueError(
             f"{type(model).__name__} has no table of learned positions; expected one called "
             f"{', '.join(NAMES)} (rotary and relative positions take any length)"
         )
-    for parent, _, table in tables:
+    for parent, table in tables:
         first = _first(table)
         old = table.num_embeddings
         if isinstance(length, bool) or not isinstance(length, int) or length <= old - first:
@@ -49,6 +44,22 @@ def extend_positions_(model: M, length: int) -> M:
         _stretch_buffers(parent, old, len(new))
         _note(model, old, len(new))
     return model
+
+
+def positions_of(model: nn.Module) -> int | None:
+    """How many positions a model has learned, in its longest table; None if it has none."""
+    rooms = [table.num_embeddings - _first(table) for _, table in _tables(model)]
+    return max(rooms, default=None)
+
+
+def _tables(model: nn.Module) -> list[tuple[nn.Module, nn.Embedding]]:
+    """Every table of learned positions, with the module that has it."""
+    return [
+        (parent, table)
+        for parent in model.modules()
+        for name, table in parent.named_children()
+        if name in NAMES and isinstance(table, nn.Embedding)
+    ]
 
 
 def _first(table: Any) -> int:

@@ -214,8 +214,8 @@ def test_what_is_remembered_changes_no_result(model):
     for gigabytes in (4e-5, 1.0):
         for name, tensor in found[0.0][1].items():
             torch.testing.assert_close(found[gigabytes][1][name], tensor)
-    # the trial of the first batch, and the search for what is used before
-    assert found[1.0][0] == 2
+    # whether it takes the first batch, the trial of it, and the search for what is used before
+    assert found[1.0][0] == 3
 
 
 def test_a_model_whose_blocks_are_no_chain_is_run_whole(model):

@@ -17,7 +17,8 @@ from torch import nn
 
 from ...adapters.converted import evaluation
 from ...convert import Plan, convert_, converted_layers, plan
-from ...convert.matching import Pair, block_of
+from ...convert.inputs import expect_inputs
+from ...convert.matching import Pair, block_of, own_loss
 from ...convert.sites import check_model, paths
 from ...theory.seeds import seeded
 from .loop import Run, Tell
@@ -64,6 +65,7 @@ def adapt_(
     check_model(model)
     chosen = settings or AdaptSettings()
     train, judged = _split(list(batches), held_out)
+    _expect_loss(expect_inputs(model, [*train, *judged]), chosen)
     teacher = copy.deepcopy(model) if teacher is None or teacher is model else teacher
     with seeded(chosen.seed):
         if count is not None:  # among all of them, unless layers says otherwise
@@ -158,6 +160,15 @@ def _expect_same_way(folder: Path | None, one_by_one: bool) -> None:
         )
 
 
+def _expect_loss(found: Any, settings: AdaptSettings) -> None:
+    """Labels that are to be learned have to be there."""
+    if settings.task and own_loss(found) is None:
+        raise ValueError(
+            f"task is {settings.task}, but the model gives no loss of its own for the batches; "
+            "expected batches with labels, or task=0"
+        )
+
+
 def _split(batches: list[Any], held_out: Iterable[Any] | None) -> tuple[list[Any], list[Any]]:
     if held_out is not None:
         train, judged = batches, list(held_out)
@@ -167,6 +178,6 @@ def _split(batches: list[Any], held_out: Iterable[Any] | None) -> tuple[list[Any
     if not train or not judged:
         raise ValueError(
             f"there are {len(train)} batches to learn from and {len(judged)} held out; expected at "
-            "least one of each (batches of two or more, or held_out)"
+            "least one of each: two batches or more, or held_out"
         )
     return train, judged
