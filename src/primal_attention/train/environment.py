@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from ..version import __version__
 
+PACKAGES = ("torch", "numpy", "lightning-fabric", "safetensors")
+
 
 def environment() -> dict[str, Any]:
     """The versions and the machine that a run uses."""
-    from importlib.metadata import version
-
     import torch
 
-    packages = ("torch", "numpy", "lightning-fabric", "safetensors")
     return {
         "primal-attention": __version__,
         "python": platform.python_version(),
-        **{package: version(package) for package in packages},
+        **{package: _version(package) for package in PACKAGES},
         "platform": platform.platform(),
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
     }
+
+
+@functools.cache  # a look-up keeps the names of every folder that has changed since the last one
+def _version(package: str) -> str:
+    return version(package)
 
 
 def _processor() -> str:
