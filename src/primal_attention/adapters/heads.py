@@ -100,7 +100,7 @@ class HeadsConverted(Converted):
                 f"it is called with is_causal={call.causal}; expected {self.primal.causal}, as it "
                 "was converted"
             )
-        ignore = self._ignored(call.mask, len(query), query.shape[2], key.shape[2] + past)
+        ignore = self._ignored(call.mask, query.shape[0], query.shape[2], key.shape[2] + past)
         if call.scale is not None:  # mechanisms divide by sqrt(p) themselves
             query = query * (call.scale * query.shape[-1] ** 0.5)
         if past:
@@ -130,7 +130,7 @@ class HeadsConverted(Converted):
         context = given.get("key_value_states")
         if not isinstance(mask, Tensor) or self.cross or mask.dim() not in (2, 4):
             return Call(x, None, context)
-        return Call(x, self._ignored(mask, len(x), x.shape[1], x.shape[1]), context)
+        return Call(x, self._ignored(mask, x.shape[0], x.shape[1], x.shape[1]), context)
 
 
 def arguments(module: nn.Module, args: Any, kwargs: Any) -> dict[str, Any]:

@@ -93,7 +93,7 @@ class ConvertedMultihead(Converted):
             if key_padding_mask is not None or attn_mask is not None:
                 raise ValueError("a nested query comes with a mask; expected none")
             return Call(query)
-        causal, batch = bool(self.primal.causal), len(sequences.x)
+        causal, batch = bool(self.primal.causal), sequences.x.shape[0]
         queries, keys = sequences.x.shape[1], sequences.y.shape[1]
         ignore = None
         if key_padding_mask is not None:
@@ -120,7 +120,7 @@ class ConvertedMultihead(Converted):
 
     def _pairs(self, hidden: Tensor, batch: int) -> Tensor:
         """(N, M) or (batch * heads, N, M) as (B or 1, heads or 1, N, M)."""
-        if hidden.dim() == 3 and len(hidden) == batch * self.num_heads:
+        if hidden.dim() == 3 and hidden.shape[0] == batch * self.num_heads:
             by_head: Tensor = hidden.unflatten(0, (batch, self.num_heads))
             return by_head
         if hidden.dim() == 2:

@@ -98,7 +98,7 @@ def _factored(
     cross: bool,
 ) -> tuple[Tensor, Any]:
     if layer.causal:
-        start = layer._start(len(query), value.shape[-1]) if state is None else state
+        start = layer._start(query.shape[0], value.shape[-1]) if state is None else state
         advanced: tuple[Tensor, Any] = layer._advance(query, key, value, ignore, start)
         return advanced
     hidden = None if cross else ignore
@@ -121,8 +121,8 @@ def _softmax(
     if state is not None:
         past = state.length
         if state.ignore is not None or ignore is not None:
-            before = key.new_zeros(len(key), past, dtype=torch.bool)
-            now = key.new_zeros(len(key), key.shape[2], dtype=torch.bool)
+            before = key.new_zeros(key.shape[0], past, dtype=torch.bool)
+            now = key.new_zeros(key.shape[0], key.shape[2], dtype=torch.bool)
             parts = (
                 before if state.ignore is None else state.ignore,
                 now if ignore is None else ignore,

@@ -8,13 +8,20 @@ from typing import Annotated
 import typer
 
 from .options import AsJson
-from .predict import Run
 
 EPILOG = "Example: primal export runs/sensors-primal+primal-001 --format onnx"
 
 
 def export(
-    run: Run,
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN",
+            exists=True,
+            file_okay=False,
+            help="A finished run, or the folder of a converted Hugging Face model.",
+        ),
+    ],
     *,
     form: Annotated[
         str,
@@ -32,8 +39,10 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a run as ONNX, as a program of torch, or as a folder for the Hub, and compare it with
-    the run: scaling is inside, batch and length may have any size."""
+    the run: scaling is inside, batch and length may have any size. Or a converted Hugging Face
+    model, as `primal adapt` leaves it, as ONNX or as a program of torch."""
     from ..names import check_choice
+    from ..train.trained.converted import export_converted, is_converted
     from ..train.trained.export import FORMATS, export_run
     from ..train.trained.hub import push_run
     from .settings import UsageError, usage
@@ -43,7 +52,10 @@ def export(
         check_choice("format", form, FORMATS)
     if push is not None and form != "safetensors":
         raise UsageError(f"--push is for --format safetensors; found {form}")
-    found = export_run(run, form, out)
+    converted = is_converted(run)
+    if converted and form == "safetensors":
+        raise UsageError(f"{run} is in safetensors already; expected --format onnx or torch")
+    found = export_converted(run, form, out) if converted else export_run(run, form, out)
     address = push_run(run, push) if push is not None else None
     if as_json:
         shown = {"path": str(found.path), "difference": found.difference, "pushed": address}

@@ -96,8 +96,8 @@ class HeadsPrimalAttention(Readout):
         if cross:
             scores = self._between(query, key, dual[:, 1], ignore)
         elif self.causal:
-            state = self.init_state(len(query)) if state is None else state
-            state.check_batch(len(query))
+            state = self.init_state(query.shape[0]) if state is None else state
+            state.check_batch(query.shape[0])
             phi = reference.hide_features(self._features(query, key), ignore)
             scores, tied, state = causal_tied(self, phi, dual, ignore, state)  # type: ignore[arg-type]
         else:
@@ -155,5 +155,5 @@ class HeadsPrimalAttention(Readout):
 def _count(phi: Tensor, ignore: Tensor | None) -> Tensor:
     """The valid positions (B,) of phi (B, ..., N, m), at least 1."""
     if ignore is None:
-        return phi.new_full((len(phi),), phi.shape[-2])
+        return phi.new_full((phi.shape[0],), phi.shape[-2])
     return (~ignore).sum(-1).clamp(min=1).to(phi.dtype)

@@ -86,8 +86,8 @@ class RotaryPrimalAttention(PrimalParameters):
 
         Returns the output (B, N, d), zero at ignored positions, and the state after it.
         """
-        state = self.init_state(len(x)) if state is None else state
-        state.check_batch(len(x))
+        state = self.init_state(x.shape[0]) if state is None else state
+        state.check_batch(x.shape[0])
         x = x.to(autocast_type(x) or x.dtype)
         with without_autocast(x.device):
             hidden = reference.hide(x, ignore)

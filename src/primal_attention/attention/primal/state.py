@@ -19,5 +19,5 @@ class PrimalState(NamedTuple):
     key_sum: Tensor | None
 
     def check_batch(self, batch: int) -> None:
-        if len(self.seen) != batch:
-            raise ValueError(f"the state has batch size {len(self.seen)}; expected {batch}")
+        if self.seen.shape[0] != batch:
+            raise ValueError(f"the state has batch size {self.seen.shape[0]}; expected {batch}")

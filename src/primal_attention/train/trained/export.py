@@ -7,10 +7,7 @@ safetensors  a folder in the format of the Hugging Face Hub, which `load_run` op
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,18 +18,17 @@ from torch.export import Dim
 
 from ...names import check_choice
 from ...runs.errors import RunError
-from ...runs.extras import needs_extra
-from ...runs.files import explained, replacing
+from ...runs.files import explained
 from .deployed import Deployed
 from .hub import save_folder
 from .model import TrainedModel, load_run
+from .programs import Inputs, written
 from .table import TrainedTable, example_rows, load_table
 
 FORMATS = ("onnx", "torch", "safetensors")
 FILES = {"onnx": "model.onnx", "torch": "model.pt2", "safetensors": "hub"}
 TOLERANCE = 1e-4  # of probabilities, and of numbers relative to the greatest
 BATCHES = (1, 3, 8)  # that are compared
-Inputs = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
@@ -60,31 +56,13 @@ def export_run(run: Path | str, form: str, out: Path | str | None = None) -> Exp
     if isinstance(model, TrainedTable):
         return _table(model, form, path)
     deployed = Deployed(model).eval()
-    with explained(f"write {path}"):
-        path.parent.mkdir(parents=True, exist_ok=True)
     if form == "safetensors":
+        with explained(f"write {path}"):
+            path.parent.mkdir(parents=True, exist_ok=True)
         save_folder(model, path)
         again = Deployed(load_run(path)).eval()
         return _compared(path, model, deployed, again, ("batch", "length"))
-    if form == "onnx":
-        with needs_extra("export", "exports to ONNX need"):
-            import onnxruntime
-            import onnxscript  # noqa: F401
-        with _quiet():
-            written = torch.onnx.export(
-                deployed, example(model), dynamo=True, dynamic_shapes=_dynamic(model), verbose=False
-            )
-        with explained(f"write {path}"), replacing(path) as beside:
-            written.save(str(beside))  # type: ignore[union-attr]
-            session = onnxruntime.InferenceSession(str(beside), providers=["CPUExecutionProvider"])
-            return _compared(path, model, deployed, _onnx(session), _sizes(model))
-    with _quiet():
-        exported = torch.export.export(deployed, example(model), dynamic_shapes=_dynamic(model))
-    with explained(f"write {path}"), replacing(path) as beside:
-        with open(beside, "wb") as file:
-            torch.export.save(exported, file)
-        with open(beside, "rb") as file:
-            program = torch.export.load(file).module()
+    with written(form, deployed, example(model), _dynamic(model), path) as program:
         return _compared(path, model, deployed, program, _sizes(model))
 
 
@@ -136,16 +114,6 @@ def _sizes(model: TrainedModel) -> tuple[str, ...]:
     return tuple("batch" if i == 0 else "length" for i in _dynamic(model)[0])
 
 
-def _onnx(session: Any) -> Callable[..., Tensor]:
-    names = [given.name for given in session.get_inputs()]
-
-    def call(*inputs: Tensor) -> Tensor:
-        given = {name: x.numpy() for name, x in zip(names, inputs, strict=True)}
-        return torch.from_numpy(session.run(None, given)[0])
-
-    return call
-
-
 @torch.inference_mode()
 def _compared(
     path: Path,
@@ -169,17 +137,3 @@ def _compared(
     if not most <= TOLERANCE:
         raise RunError(f"{path} differs from {model.path} by {most:.2g}; expected {TOLERANCE:g}")
     return Exported(path, most, count, dynamic)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Exporters speak of their own internals."""
-    logger = logging.getLogger("torch.onnx")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(before)
