@@ -44,6 +44,17 @@ def test_a_table_without_data_says_so(primal):
     assert "82.94" in done.out
 
 
+def test_published_runs_are_shown_and_nothing_is_run(primal, tmp_path):
+    done = primal("reproduce", "table1", "--published", "--json", "--out", tmp_path)
+    assert done.code == 0, done.err
+    cells = {(cell["row"], cell["column"]): cell for cell in json.loads(done.out)["cells"]}
+    assert cells["JapaneseVowels", "Primal.+Trans."]["ours"]["seeds"] == 3
+    assert cells["PEMS-SF", "Primal."]["why"] == "not among the published runs"
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"table1-published.{kind}" for kind in ("csv", "md", "tex")
+    }
+
+
 def test_wrong_usage(primal):
     for words, message in (
         (["table11"], "unknown table 'table11'"),
@@ -52,6 +63,8 @@ def test_wrong_usage(primal):
         (["table1", "--protocol", "papers"], "protocol is 'papers' (did you mean 'paper'?)"),
         (["table4", "--protocol", "holdout"], "table4 has no epochs to choose"),
         (["table1/JapanVowels"], "did you mean 'JapaneseVowels'?"),
+        (["table1", "--published", "--quick"], "--quick is given with --published"),
+        (["table4", "--published"], "table4 has no published runs; expected one of table1,"),
     ):
         done = primal("reproduce", *words)
         assert done.code == 2

@@ -50,6 +50,13 @@ def reproduce(
         bool,
         typer.Option("--quick", help="Tiny runs that show that everything works; no verdicts."),
     ] = False,
+    published: Annotated[
+        bool,
+        typer.Option(
+            "--published",
+            help="Run nothing: show the runs that the package was published with, all their seeds.",
+        ),
+    ] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Try again what failed.")] = False,
     runs: Annotated[
         list[Path] | None,
@@ -74,7 +81,7 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """A table of the paper next to ours: figures, intervals, verdicts, and what was not run."""
-    from ..reproduce import fill, parse_name, table
+    from ..reproduce import fill, parse_name, published_lines, table
     from ..reproduce.fill import check_protocol
     from ..reproduce.write import write_all
     from .bench_watch import BenchWatch
@@ -86,21 +93,28 @@ def reproduce(
         check_protocol(table_name, protocol)
         chosen = parse_seeds(seeds)
         seconds = None if budget is None else parse_time(budget)
-    with (
-        sweeping(workers, cluster, cpus, gpus, quiet=quiet) as place,
-        Display(console(stderr=True), quiet=quiet) as display,
-    ):
-        lines = fill(
-            name, out,
-            seeds=chosen, protocol=protocol, quick=quick, budget=seconds, data_dir=data_dir,
-            adopted=runs or [], retry=retry, engine=place, watch=BenchWatch(display),
-        )  # fmt: skip
+        if published:
+            running = {"--quick": quick, "--budget": budget, "--retry": retry, "--runs": runs}
+            if given := [option for option, value in running.items() if value]:
+                raise ValueError(f"{given[0]} is given with --published, which runs nothing")
+            lines = published_lines(table_name, part, protocol=protocol)
+    if not published:
+        with (
+            sweeping(workers, cluster, cpus, gpus, quiet=quiet) as place,
+            Display(console(stderr=True), quiet=quiet) as display,
+        ):
+            lines = fill(
+                name, out,
+                seeds=chosen, protocol=protocol, quick=quick, budget=seconds, data_dir=data_dir,
+                adopted=runs or [], retry=retry, engine=place, watch=BenchWatch(display),
+            )  # fmt: skip
     found = table(table_name)
-    options = {"protocol": protocol, "seeds": seeds, "budget": budget}
+    options = {"protocol": protocol, "seeds": None if published else seeds, "budget": budget}
+    flags = {"quick": quick, "published": published}
     words = ["primal", "reproduce", name]
     words += [w for k, v in options.items() if v is not None for w in (f"--{k}", str(v))]
-    command = shlex.join([*words, *(["--quick"] if quick else [])])
-    written = write_all(found, lines, out, command, protocol=protocol, part=part, quick=quick)
+    command = shlex.join([*words, *(f"--{flag}" for flag, given in flags.items() if given)])
+    written = write_all(found, lines, out, command, protocol=protocol, part=part, **flags)
     if as_json:
         cells = [dataclasses.asdict(line) for line in lines]
         show_json({"cells": cells, "files": [str(path) for path in written]})

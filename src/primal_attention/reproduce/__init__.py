@@ -9,6 +9,7 @@ lines = fill("table1/JapaneseVowels", "reproduce", seeds=[0, 1, 2], budget=1800)
 from .fill import fill, parse_name
 from .lines import Line
 from .paper_tables import NAMES, Figure, PaperTable, table
+from .published import published_lines
 from .verdict import Estimate, judge
 
 __all__ = [
@@ -20,5 +21,6 @@ __all__ = [
     "fill",
     "judge",
     "parse_name",
+    "published_lines",
     "table",
 ]

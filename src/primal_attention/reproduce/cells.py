@@ -55,15 +55,25 @@ def cells_of(
     protocol: str = "paper",
     quick: bool = False,
     data_dir: Path | str | None = None,
+    with_data: bool = True,
 ) -> list[Cell]:
-    """The cells of a table, or of a part of it, that training fills."""
+    """The cells of a table, or of a part of it, that training fills. with_data: those whose data is
+    not here have a reason instead of settings."""
     found = table(name)
     data = None if data_dir is None else str(Path(data_dir).absolute())
     changes: dict[str, Any] = {"protocol": protocol, "data_dir": data}
-    return [_cell(found, row, column, changes, quick) for row, column in found.select(part)]
+    asked = found.select(part)
+    return [_cell(found, row, column, changes, quick, with_data) for row, column in asked]
 
 
-def _cell(found: PaperTable, row: str, column: str, changes: dict[str, Any], quick: bool) -> Cell:
+def _cell(
+    found: PaperTable,
+    row: str,
+    column: str,
+    changes: dict[str, Any],
+    quick: bool,
+    with_data: bool,
+) -> Cell:
     figure = found.figure(row, column)
     if found.name in ("table4", "table7"):
         acting, why = decision_config(found.name, row, column, changes["data_dir"], quick=quick)
@@ -73,10 +83,7 @@ def _cell(found: PaperTable, row: str, column: str, changes: dict[str, Any], qui
         return Cell(row, column, figure, why=NOT_PUBLISHED)
     if column == "Top-5":
         return Cell(row, column, figure, why="a run reports how often the first guess is right")
-    status = get_task(task).status(changes["data_dir"])
-    if status.missing:
-        return Cell(row, column, figure, why=NO_DATA)
-    if found.name == "table5" and (why := _other_images(status.places["train"])):
+    if with_data and (why := _no_data(found, task, changes["data_dir"])):
         return Cell(row, column, figure, why=why)
     config = paper_config(task, attention, **own, **changes)
     return Cell(row, column, figure, _quick(config) if quick else config)
@@ -134,6 +141,14 @@ def _quick(config: RunConfig) -> RunConfig:
     return dataclasses.replace(
         config, **QUICK, epoch_steps=steps, warmup_steps=0, batch_size=batch, options=options
     )
+
+
+def _no_data(found: PaperTable, task: str, data_dir: str | None) -> str:
+    """Why there is nothing to learn from; nothing if there is."""
+    status = get_task(task).status(data_dir)
+    if status.missing:
+        return NO_DATA
+    return _other_images(status.places["train"]) if found.name == "table5" else ""
 
 
 def _other_images(train: str) -> str:

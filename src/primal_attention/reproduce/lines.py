@@ -14,6 +14,7 @@ from .paper_tables import Figure, PaperTable
 from .verdict import Estimate, Verdict, average, estimate, judge, margin
 
 NO_TIME, NO_VERDICT = "no time yet", "no verdict"
+NOT_AMONG = "not among the published runs"
 ONE_SEED = "a score of one seed has no interval; expected two seeds or more"
 QUICK_REASON = "quick settings, whose figures mean nothing"
 
@@ -54,12 +55,13 @@ class Line:
 def trained_lines(
     found: PaperTable,
     cells: Sequence[Cell],
-    seeds: Sequence[int],
+    seeds: Sequence[int] | None,
     outcomes: Mapping[str, Outcome],
     *,
     quick: bool = False,
 ) -> list[Line]:
-    """The lines of cells that training fills, then those of the averages that are complete."""
+    """The lines of cells that training fills, then those of the averages that are complete; without
+    seeds, those of all seeds that are known."""
     lines = [_line(found, cell, seeds, outcomes, quick) for cell in cells]
     return lines + _averages(found, lines)
 
@@ -67,7 +69,7 @@ def trained_lines(
 def _line(
     found: PaperTable,
     cell: Cell,
-    seeds: Sequence[int],
+    seeds: Sequence[int] | None,
     outcomes: Mapping[str, Outcome],
     quick: bool,
 ) -> Line:
@@ -75,6 +77,8 @@ def _line(
     empty = Line(cell.row, cell.column, figure.printed, figure.value, None, "not run", cell.why)
     if cell.config is None:
         return empty
+    if seeds is None and not (seeds := _known_seeds(cell.config, outcomes)):
+        return dataclasses.replace(empty, why=NOT_AMONG)
     runs = {seed: outcome_of(cell.config, seed, outcomes) for seed in seeds}
     ended = [one for one in runs.values() if one is not None and one.status == "finished"]
     missing = tuple(f"seed {seed}: {state(one)}" for seed, one in runs.items() if one not in ended)
@@ -92,6 +96,12 @@ def _line(
         seconds=sum(one.seconds for one in ended),
         missing=missing,
     )
+
+
+def _known_seeds(config: EngineConfig, outcomes: Mapping[str, Outcome]) -> list[int]:
+    """Those of the outcomes that this configuration has."""
+    every = sorted({int(one.settings["seed"]) for one in outcomes.values()})
+    return [seed for seed in every if outcome_of(config, seed, outcomes) is not None]
 
 
 def outcome_of(config: EngineConfig, seed: int, outcomes: Mapping[str, Outcome]) -> Outcome | None:

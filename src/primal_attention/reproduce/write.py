@@ -130,6 +130,7 @@ def write_all(
     protocol: str = "paper",
     part: str | None = None,
     quick: bool = False,
+    published: bool = False,
 ) -> list[Path]:
     """Write a table as CSV, Markdown and LaTeX, in files named after what was asked for."""
     made = {
@@ -137,7 +138,8 @@ def write_all(
         "md": as_markdown(found, lines, command, protocol),
         "tex": as_latex(found, lines, protocol),
     }
-    asked = [part, "holdout" if protocol == "holdout" else None, "quick" if quick else None]
+    flags = {"holdout": protocol == "holdout", "quick": quick, "published": published}
+    asked = [part, *(name for name, given in flags.items() if given)]
     name = "-".join([found.name, *(re.sub(r"[^\w.+=]+", "_", word) for word in asked if word)])
     return write_texts(folder, {f"{name}.{kind}": text for kind, text in made.items()})
 
