@@ -4,12 +4,14 @@
 
 --model and --data as in `adapt_reactions.py`; the files have a column `class`, 1 to 10. The
 pretrained BERT gets a new head and learns the classes of part a; part b is read once, at the end.
-Original: as it is. Converted: first, once and without labels, the attentions of a measured plan are
-converted and the masked language model is adapted on part a; then the same fine-tuning. Silenced:
-the same attentions give nothing but their output bias. Majority: the most frequent class.
+Original: as it is. Adapted: the original is fine-tuned first; then attentions of a measured plan
+(made on the first seed's model) are converted and adapted to it on the same labelled part a.
+Converted: first, once and without labels, the attentions of a measured plan are converted and the
+masked language model is adapted on part a; then the same fine-tuning. Silenced: the same attentions
+give nothing but their output bias. Majority: the most frequent class.
 
 Every line is written to `benchmarks/results/adapt_classes.jsonl`, and what is there is not run
-again.
+again; fine-tuned originals are kept in `--work`.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import adapt_reactions
 import torch
 from adapt_reactions import LONGEST, TOKENS
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import BertForMaskedLM, BertForSequenceClassification
 
@@ -81,8 +84,43 @@ def adapted(asked: argparse.Namespace, vocabulary: dict[str, int]) -> tuple[Any,
         folder=asked.work / f"classes-{asked.layers}-{asked.layerwise}-{asked.adapt_steps}",
         tell=lambda step, steps, text: print(f"{step}/{steps} {text}", flush=True),
     )  # fmt: skip
+    return model.bert, places(model)
+
+
+def places(model: nn.Module) -> list[int]:
+    """The blocks whose attention is converted."""
     names = [paths(model, layer)[0] for layer in converted_layers(model)]
-    return model.bert, [int(name.split("layer.")[1].split(".")[0]) for name in names]
+    return [int(name.split("layer.")[1].split(".")[0]) for name in names]
+
+
+def tuned(asked: argparse.Namespace, base: Any, train: list[Batch], seed: int) -> Any:
+    """The original with a fine-tuned head, which is kept."""
+    model, path = copy.deepcopy(base), asked.work / f"tuned-{asked.steps}-{seed}.safetensors"
+    if path.exists():
+        model.load_state_dict(load_file(path))
+        return model.eval()
+    fine_tune(model, train, asked.steps, asked.lr, seed)
+    asked.work.mkdir(parents=True, exist_ok=True)
+    save_file(model.state_dict(), path)
+    return model
+
+
+def adapt_to(
+    asked: argparse.Namespace, model: Any, train: list[Batch], which: list[int], seed: int
+) -> list[int]:
+    """Convert a fine-tuned model in place and adapt it to what it was, with the labels; which of
+    its attentions, by a plan unless they are known."""
+    settings = AdaptSettings(
+        layerwise=asked.layerwise, steps=asked.adapt_steps, every=100, task=1.0, seed=seed
+    )
+    known: dict[str, Any] = {"layers": rf"layer\.({'|'.join(map(str, which))})\."}
+    shuffled = random.Random(seed).sample(train, len(train))
+    pa.adapt_(
+        model, shuffled, **(known if which else {"layers": "all", "count": asked.layers}),
+        settings=settings, folder=asked.work / f"tuned-{asked.steps}-{asked.adapt_steps}-{seed}",
+        tell=lambda step, steps, text: print(f"{step}/{steps} {text}", flush=True),
+    )  # fmt: skip
+    return places(model)
 
 
 def fine_tune(model: Any, train: list[Batch], steps: int, lr: float, seed: int) -> None:
@@ -115,7 +153,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--models", nargs="+", default=["original", "converted", "silenced"])
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        default=["original", "adapted"],
+        choices=["original", "adapted", "converted", "silenced"],
+    )
     parser.add_argument("--layerwise", type=int, default=600)
     parser.add_argument("--adapt-steps", type=int, default=300)
     parser.add_argument("--work", type=Path, default=Path("adapted"))
@@ -132,7 +175,10 @@ def main() -> None:
     often = Counter(label for _, label in part_a).most_common(1)[0][0]
     majority = sum(label == often for _, label in part_b) / len(part_b)
     known = RESULTS.read_text().splitlines() if RESULTS.exists() else []
-    encoder, which = adapted(asked, vocabulary)
+    encoder, which = None, list[int]()
+    if not {"original", "adapted"}.issuperset(asked.models):
+        encoder, which = adapted(asked, vocabulary)
+    planned: list[int] = []  # on the first fine-tuned model
     for seed in asked.seeds:
         torch.manual_seed(seed)
         base: Any = BertForSequenceClassification.from_pretrained(
@@ -142,20 +188,28 @@ def main() -> None:
             case = {
                 "model": kind, "layers": asked.layers, "seed": seed, "steps": asked.steps,
                 "lr": asked.lr, "test": len(part_b),
-                **({} if kind == "original" else {"which": which}),
-                **({"adapted": asked.adapt_steps} if kind == "converted" else {}),
+                **({"which": which} if kind in ("converted", "silenced") else {}),
+                **({"adapted": asked.adapt_steps} if kind in ("converted", "adapted") else {}),
             }  # fmt: skip
-            if any(case.items() <= json.loads(line).items() for line in known):
+            if same := [line for line in map(json.loads, known) if case.items() <= line.items()]:
+                planned = planned or (same[0]["which"] if kind == "adapted" else [])
                 continue
             start = time.process_time()
-            model = copy.deepcopy(base)
-            if kind == "converted":
-                pooler, model.bert = model.bert.pooler, copy.deepcopy(encoder)
-                model.bert.pooler = pooler
-            for place in which if kind == "silenced" else ():
-                dense = model.bert.encoder.layer[place].attention.output.dense
-                dense.weight.requires_grad_(False).zero_()
-            fine_tune(model, train, asked.steps, asked.lr, seed)
+            if kind in ("original", "adapted"):
+                model = tuned(asked, base, train, seed)
+            if kind == "adapted":
+                case["original"] = accuracy(model, test)
+                planned = adapt_to(asked, model, train, planned, seed)
+                case["which"] = planned
+            if kind in ("converted", "silenced"):
+                model = copy.deepcopy(base)
+                if kind == "converted":
+                    pooler, model.bert = model.bert.pooler, copy.deepcopy(encoder)
+                    model.bert.pooler = pooler
+                for place in which if kind == "silenced" else ():
+                    dense = model.bert.encoder.layer[place].attention.output.dense
+                    dense.weight.requires_grad_(False).zero_()
+                fine_tune(model, train, asked.steps, asked.lr, seed)
             line = {
                 **case, "accuracy": accuracy(model, test), "majority": majority,
                 "CPU seconds": round(time.process_time() - start),
