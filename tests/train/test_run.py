@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from primal_attention.report.runs import read_run
 from primal_attention.tasks import DataError
 from primal_attention.tasks.classification import objective
 from primal_attention.train import (
@@ -27,6 +28,7 @@ from primal_attention.train import (
 )
 from primal_attention.train.config import settings_for
 from primal_attention.train.session import asked_by_signals
+from primal_attention.train.sweep.trial import curve
 
 
 def status(run):
@@ -146,6 +148,24 @@ def test_paper_protocol(config, tmp_path, task):
     assert result.validation_accuracy is None
     lengths = {name: s.lengths for name, s in task.load().items()}
     assert result.cut == (lengths["test"] > lengths["train"].max()).sum() > 0
+
+
+def test_epochs_that_may_not_be_chosen_are_not_evaluated(config, tmp_path):
+    """The test set is looked at where the published code does, and nothing else changes."""
+    some = config(protocol="paper", epochs=5, selection_epochs="paper")
+    every = dataclasses.replace(some, selection_epochs="every")
+    results = [train(one, root=tmp_path, name=one.selection_epochs) for one in (some, every)]
+    few, all_of_them = (
+        [line for line in read_metrics(one.run) if line["kind"] == "epoch"] for one in results
+    )
+    assert [line["epoch"] for line in few if "accuracy" in line] == [1, 2, 4, 5]
+    for line, other in zip(few, all_of_them, strict=True):
+        timed = {"seconds": None, "primal_layers": None}
+        assert (line | timed).items() <= (other | timed).items()
+    assert results[0].accuracy == max(line["accuracy"] for line in few if "accuracy" in line)
+    along = curve(some, results[0].run)
+    assert along[2] == along[1] == few[1]["accuracy"]  # the third was not looked at
+    assert read_run(results[0].run).values.keys() == {1, 2, 4, 5}
 
 
 def test_the_chosen_epoch_is_reported(config, tmp_path, monkeypatch, outcome):

@@ -121,7 +121,8 @@ class Watch(Observer):
         self._display.draw(event.step, event.steps, text, f"{_losses(event)}{self._found}")
 
     def epoch(self, event: EpochEvent) -> None:
-        self._found = f" {event.found.text}"
+        if event.found is not None:
+            self._found = f" {event.found.text}"
         ends = self._first or event.epoch == event.epochs
         self._display.say_seldom(lambda: self._epoch(event), at_once=ends)
         self._first = False

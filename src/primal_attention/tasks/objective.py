@@ -231,8 +231,9 @@ class Objective(ABC, Generic[Config, Batch]):
     def evaluate(self, fabric: Fabric, model: nn.Module, epoch: int) -> Found:
         """What a model is worth after an epoch. All processes call it and find the same."""
 
-    def may_choose(self, epoch: int) -> bool:
-        """Whether an epoch may be the best one."""
+    def looks_after(self, epoch: int) -> bool:
+        """Whether a model is evaluated after an epoch, which may then be the best one; always after
+        the last."""
         return True
 
     def rank(self, numbers: Mapping[str, float]) -> tuple[float, ...]:

@@ -52,17 +52,18 @@ class StepEvent:
 @dataclass(frozen=True)
 class EpochEvent:
     """An epoch is done. task_loss and ksvd_loss are means over it during training; `found` is what
-    the evaluation after it found, `share` what was measured as a share of the whole; `best_epoch`
-    and `best_share` are those of the best so far, if one is chosen. primal_layers are J and Lambda
-    on some cases, as `primal_layers` in layers.py says."""
+    the evaluation after it found, `share` what was measured as a share of the whole, both None
+    after an epoch without one; `best_epoch` and `best_share` are those of the best so far, if one
+    is chosen. primal_layers are J and Lambda on some cases, as `primal_layers` in layers.py
+    says."""
 
     epoch: int
     epochs: int
     step: int
     task_loss: float
     ksvd_loss: float | None
-    found: Found
-    share: float
+    found: Found | None
+    share: float | None
     best_epoch: int | None = None
     best_share: float | None = None
     seconds: float | None = None  # since the start of the run, without interruptions; if told
@@ -75,7 +76,7 @@ class EpochEvent:
             "step": self.step,
             "task_loss": self.task_loss,
             "ksvd_loss": self.ksvd_loss,
-            **self.found.metrics,
+            **({} if self.found is None else self.found.metrics),
             **({} if self.seconds is None else {"seconds": self.seconds}),
             "primal_layers": self.primal_layers,
         }

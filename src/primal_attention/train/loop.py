@@ -235,14 +235,17 @@ class Loop:
 
     def _end_epoch(self) -> EpochEvent:
         progress, measure = self.progress, self.objective.result_class.measure
+        found, share = None, None
         with in_use(self.average, self.model):
-            found = self.objective.evaluate(self.fabric, self.model, progress.epoch)
+            if self.objective.looks_after(progress.epoch):
+                found = self.objective.evaluate(self.fabric, self.model, progress.epoch)
             layers = self._primal_layers()
-        if self.objective.kept and self.objective.may_choose(progress.epoch):
-            self._choose(found)
-        self.last, best = found, progress.best
-        progress.last = self._named(found.metrics[measure.key])
-        progress.seconds = self.seconds()
+        if found is not None:
+            if self.objective.kept:
+                self._choose(found)
+            self.last, figure = found, found.metrics[measure.key]
+            progress.last, share = self._named(figure), measure.share(figure)
+        best, progress.seconds = progress.best, self.seconds()
         event = EpochEvent(
             epoch=progress.epoch,
             epochs=self.config.epochs,
@@ -250,7 +253,7 @@ class Loop:
             task_loss=progress.task_sum / progress.cases,
             ksvd_loss=progress.ksvd_sum / progress.cases if self.eta else None,
             found=found,
-            share=measure.share(found.metrics[measure.key]),
+            share=share,
             best_epoch=best["epoch"] if best else None,
             best_share=measure.share(best[measure.key]) if best else None,
             seconds=progress.seconds if self.objective.tells_seconds else None,

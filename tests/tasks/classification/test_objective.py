@@ -104,6 +104,6 @@ def test_epochs_are_ordered_by_accuracy_then_by_loss(config):
 
 def test_the_paper_chooses_among_the_first_the_even_and_the_last_epoch(config):
     data = load_data(config(epochs=7, selection_epochs="paper"))
-    assert [epoch for epoch in range(1, 8) if data.may_choose(epoch)] == [1, 2, 4, 6, 7]
+    assert [epoch for epoch in range(1, 8) if data.looks_after(epoch)] == [1, 2, 4, 6, 7]
     every = load_data(config(epochs=7))
-    assert all(map(every.may_choose, range(1, 8)))
+    assert all(map(every.looks_after, range(1, 8)))

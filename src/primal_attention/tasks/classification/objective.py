@@ -117,7 +117,7 @@ class Classification(Objective[RunConfig, Batch]):
             f"{self.split} {percent(found.accuracy)}",
         )
 
-    def may_choose(self, epoch: int) -> bool:
+    def looks_after(self, epoch: int) -> bool:
         if self.config.selection_epochs == "every":
             return True
         # The published code looks at epoch 0 too, before any step, which is never the best.

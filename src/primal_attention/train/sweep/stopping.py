@@ -63,7 +63,8 @@ class StopHopeless(Stopper):
 
     def epoch(self, event: EpochEvent) -> None:
         del self._curve[event.epoch - 1 :]  # what a resumed run comes by again
-        self._curve.append(event.share)
+        last = self._curve[-1] if self._curve else 0.0
+        self._curve.append(last if event.share is None else event.share)
         if len(self._curve) < event.epoch:  # epochs of the past are unknown
             return
         if why := self._rule.verdict(self._curve, event.epochs, self._others()):

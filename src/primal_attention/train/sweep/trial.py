@@ -132,11 +132,15 @@ def _stoppers(config: EngineConfig, store: Store, terms: Terms, run: Path) -> li
 
 
 def curve(config: EngineConfig, run: Path) -> tuple[float, ...]:
-    """What every epoch of a run measured, as a share of the whole; empty where there is none."""
-    measure = get_task(config.task).objective.result_class.measure
+    """What every epoch of a run measured, as a share of the whole, and one that was not evaluated
+    has from the epoch before it; empty where there is none."""
+    measure, found = get_task(config.task).objective.result_class.measure, list[float]()
     with suppress(OSError, ValueError):
-        epochs = [line for line in read_metrics(run) if line["kind"] == "epoch"]
-        return tuple(measure.share(line[measure.key]) for line in epochs)
+        for line in read_metrics(run):
+            if line["kind"] == "epoch":
+                known = measure.key in line
+                found.append(measure.share(line[measure.key]) if known else found[-1])
+        return tuple(found)
     return ()
 
 
