@@ -19,6 +19,7 @@ from primal_attention.convert import (
     revert_,
     save,
 )  # fmt: skip
+from primal_attention.convert.opening import open_model
 
 transformers = pytest.importorskip("transformers")
 
@@ -164,3 +165,9 @@ def test_what_is_no_module_is_named():
         plan(3)
     with pytest.raises(TypeError, match="model is 'a/b'; expected a module"):
         pa.adapt_("a/b", [])
+
+
+def test_a_path_that_is_not_there(tmp_path):
+    for open_it in (pa.from_pretrained, pa.plan, open_model):
+        with pytest.raises(ValueError, match="there does not exist; expected a folder"):
+            open_it(str(tmp_path / "not" / "there"))
