@@ -121,6 +121,12 @@ def test_refusals(primal_convert, folder, words, message, monkeypatch):
     assert message in " ".join(text.replace("│", " ").split())
 
 
+def test_another_attention(primal_convert, folder):
+    assert "linear" in primal_convert(folder, "--attention", "linear").stdout
+    with pytest.raises(ValueError, match="unknown option of a conversion: 'rank'"):
+        primal_convert(folder, "--attention", "linear", "--rank", 4)
+
+
 def test_pictures_are_an_extra(primal_convert, folder, tmp_path, monkeypatch):
     def missing():
         raise MissingExtra("figures need matplotlib", name="matplotlib")
