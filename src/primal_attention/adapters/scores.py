@@ -85,7 +85,7 @@ def _scaled(one: Any, other: Any) -> Scores | None:
     number = _number(factor)
     if number is None or scores.mask is not None or scores.normalised:
         return None
-    return scores.but(scale=scores.scale * number)  # type: ignore[no-any-return]
+    return scores.but(scale=scores.scale * number)
 
 
 def _divided(scores: Any, divisor: Any, **others: Any) -> Scores | None:
