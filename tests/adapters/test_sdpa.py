@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import primal_attention as pa
+from primal_attention.train.adapt import AdaptSettings
 
 
 class Attention(nn.Module):
@@ -71,3 +72,54 @@ def test_what_is_not_understood_is_named():
     built[0].num_heads = 2
     with pytest.raises(ValueError, match="it has 4 heads of width 4; expected 2 of width 4"):
         pa.plan(built, example=X)
+
+
+class Helped(Attention):
+    """The function is called by a method, and is handed a mask."""
+
+    mask = None
+
+    def between(self, q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask, enable_gqa=True)
+
+    def forward(self, x):
+        q, k, v = self.to_qkv(x).unflatten(-1, (8, 4)).transpose(1, 2).split([4, 2, 2], 1)
+        return self.out(self.between(q, k, v).transpose(1, 2).flatten(2))
+
+
+class Twice(Helped):
+    def forward(self, x):
+        return super().forward(x) + super().forward(2 * x)
+
+
+def helped(kind):
+    torch.manual_seed(0)
+    return nn.Sequential(kind(), nn.Linear(12, 12)).double().eval()
+
+
+def test_the_function_may_be_called_by_a_method():
+    built = helped(Helped)
+    before = built(X)
+    pa.convert_(built, attention="softmax", example=X)
+    torch.testing.assert_close(built(X), before)
+
+
+@pytest.mark.parametrize("mask", [torch.rand(6, 6), torch.eye(6).bool()])
+def test_a_mask_that_cannot_be_honoured_is_refused_before_the_conversion(mask):
+    built = helped(Helped)
+    built[0].mask = mask if mask.dtype == torch.bool else mask.double()
+    with pytest.raises(ValueError, match=r"0 cannot be converted: the mask (adds|hides)"):
+        pa.plan(built, example=X)
+
+
+def test_two_attentions_in_a_module_are_refused():
+    built = helped(Twice)
+    with pytest.raises(ValueError, match="its forward has 2 attentions; expected one"):
+        pa.plan(built, example=X)
+
+
+def test_the_first_batch_is_the_example():
+    batches = [X.clone() for _ in range(4)]
+    assert pa.plan(model(), batches=batches).measured
+    settings = AdaptSettings(layerwise=1, steps=1)
+    assert pa.adapt_(model(), batches, settings=settings).layers == ("0",)

@@ -49,6 +49,16 @@ def test_a_model_its_page_and_a_second_start(at_once, folder, batches, tmp_path)
     assert "agreement with the original" in (out / "README.md").read_text()
 
 
+def test_nothing_is_written_over_a_model(folder, batches, tmp_path):
+    app = typer.Typer()
+    app.command()(adapt)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    for out, said in ((folder, "something else than an adaptation"), (batches, "is a file")):
+        done = CliRunner().invoke(app, [str(folder), "--batches", str(batches), "-o", str(out)])
+        assert said in str(done.exception)
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
 @pytest.mark.slow
 def test_the_page_has_time_and_memory_of_both(folder, batches, tmp_path):
     app = typer.Typer()

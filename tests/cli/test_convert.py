@@ -121,6 +121,15 @@ def test_refusals(primal_convert, folder, words, message, monkeypatch):
     assert message in " ".join(text.replace("│", " ").split())
 
 
+def test_another_attention(primal_convert, folder, tmp_path):
+    out = tmp_path / "out"
+    assert "linear" in primal_convert(folder, "--attention", "linear", "-o", out).stdout
+    assert "linear" in (out / "layers.svg").read_text()
+    assert load(out)(input_ids=torch.randint(3, 40, (2, 5))).logits.isfinite().all()
+    with pytest.raises(ValueError, match="unknown option of a conversion: 'rank'"):
+        primal_convert(folder, "--attention", "linear", "--rank", 4)
+
+
 def test_pictures_are_an_extra(primal_convert, folder, tmp_path, monkeypatch):
     def missing():
         raise MissingExtra("figures need matplotlib", name="matplotlib")

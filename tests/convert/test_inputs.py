@@ -52,6 +52,21 @@ def test_tokens_that_a_model_does_not_know(way, batch, said):
         assert list(model.state_dict()) == names
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_one_batch_is_no_list_of_batches(way):
+    """A tensor would be taken for as many batches as it has samples."""
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 24, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    one = torch.randn(4, 7, 16)
+    for wrong in (one, {"src": one}, "texts.npz", 5):
+        ways = {**WAYS, "adapt_": pa.adapt_}
+        with pytest.raises(TypeError, match=r"batches is .*; expected a list of batches"):
+            ways[way](model, wrong)
+        pa.revert_(model) if way == "distill_" else None
+    with pytest.raises(TypeError, match=r"batches is \(4, 7, 16\) of float32; expected a list"):
+        pa.plan(model, batches=one)
+
+
 def test_what_a_model_cannot_compute_is_one_sentence():
     layer = torch.nn.TransformerEncoderLayer(16, 2, 24, batch_first=True)
     model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)

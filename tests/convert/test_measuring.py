@@ -42,12 +42,38 @@ def test_the_cheapest_are_chosen():
     assert list(Choice(quality=0.935)(found, 400, model)) == ["b", "c"]
     assert list(Choice(quality=0.985)(found, 400, model)) == ["b"]
     assert list(Choice(count=2)(found, 400, model)) == ["b", "c"]
-    with pytest.raises(ValueError, match="count is 4; expected an integer from 1 to 3"):
-        Choice(count=4)(found, 400, model)
-    with pytest.raises(ValueError, match=r"save a factor of 4.00; expected a budget .* not 5x"):
-        Choice(budget=5.0)(found, 400, model)
     with pytest.raises(ValueError, match=r"quality 0\.995; the cheapest leaves 0\.9900"):
         Choice(quality=0.995)(found, 400, model)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"count": 5}, "count is 5; expected an integer from 1 to 4"),
+        ({"count": True}, "count is True; expected an integer from 1 to 4"),
+        ({"budget": 50}, r"save a factor of \d+\.\d\d; expected a budget .* not 50x"),
+        ({"quality": "0.9"}, "quality is '0.9'; expected a share"),
+        ({"count": 1, "length": 2}, "none of 4 attentions gets cheaper by a conversion"),
+    ],
+)
+def test_what_cannot_be_chosen_is_said_before_anything_is_measured(asked, said, monkeypatch):
+    monkeypatch.setattr("primal_attention.convert.measuring.Trial", None)
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 24, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
+    with pytest.raises(ValueError, match=said):
+        pa.plan(model, batches=[torch.randn(2, 7, 16)], rank=4, **asked)
+
+
+def test_a_measurement_tells_how_far_it_is():
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 24, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+    heard = []
+    tell = lambda *said: heard.append(said)  # noqa: E731
+    pa.plan(model, batches=[torch.randn(2, 7, 16)], count=2, rank=4, tell=tell)
+    assert [done for done, _, _ in heard[:7]] == list(range(7))
+    assert {parts for _, parts, _ in heard} == {6}
+    assert "layers.2.self_attn alone: agreement" in heard[6][2]
+    assert heard[-1][2].startswith("2 together, with layers.")
 
 
 def test_what_is_worse_together_is_not_chosen_together():

@@ -19,6 +19,7 @@ from primal_attention.convert import (
     revert_,
     save,
 )  # fmt: skip
+from primal_attention.convert.opening import open_model
 
 transformers = pytest.importorskip("transformers")
 
@@ -162,5 +163,11 @@ def test_a_class_where_the_config_names_none(hugging_face, tmp_path):
 def test_what_is_no_module_is_named():
     with pytest.raises(TypeError, match="model is 3; expected a module"):
         plan(3)
-    with pytest.raises(TypeError, match="model is 'a/b'; expected a module"):
-        pa.adapt_("a/b", [])
+    with pytest.raises(TypeError, match="model is 3; expected a module"):
+        pa.adapt_(3, [])
+
+
+def test_a_path_that_is_not_there(tmp_path):
+    for open_it in (pa.from_pretrained, pa.plan, open_model):
+        with pytest.raises(ValueError, match="there does not exist; expected a folder"):
+            open_it(str(tmp_path / "not" / "there"))

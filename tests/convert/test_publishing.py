@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import primal_attention as pa
+from primal_attention.train.adapt import AdaptSettings
 
 from ..adapters.architectures import ARCHITECTURES
 
@@ -78,6 +79,17 @@ def test_a_plain_folder_opens_too(tmp_path):
     model.eval().save_pretrained(tmp_path)
     again = pa.from_pretrained(str(tmp_path)).eval()
     torch.testing.assert_close(again(**batch).logits, model(**batch).logits)
+
+
+def test_a_folder_is_adapted(tmp_path):
+    model, batch = ARCHITECTURES["bert"]()
+    model.save_pretrained(tmp_path)
+    settings = AdaptSettings(layerwise=1, steps=1)
+    found = pa.adapt_(tmp_path, [batch, batch], rank=4, settings=settings, teacher=str(tmp_path))
+    assert type(found.model) is transformers.BertForMaskedLM
+    assert len(pa.plan(found.model, 0).rows) == 2
+    assert found.to_json()["model"] is None
+    pa.save_pretrained(found.model, tmp_path / "adapted")
 
 
 def test_a_pipeline_takes_it(saved):

@@ -7,9 +7,11 @@ from .huggingface_interface import InterfaceAdapter
 from .sdpa import SdpaAdapter
 from .timm import TimmAdapter
 from .torch_nn import TorchAdapter
+from .written import WrittenAdapter
 
 _OURS: tuple[Adapter, ...] = (
-    SdpaAdapter(),  # asked last
+    WrittenAdapter(),  # asked last
+    SdpaAdapter(),
     InterfaceAdapter(),
     TorchAdapter(),
     TimmAdapter(),

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -73,6 +75,7 @@ class HeadsConverted(Converted):
         self.module = copy.deepcopy(original)
         self._past: tuple[int, Any] = (0, None)  # positions and state before the call under way
         self._after: Any = None
+        self._answered = 0  # calls, in the forward under way
 
     @property
     def cross(self) -> bool:
@@ -91,6 +94,7 @@ class HeadsConverted(Converted):
 
     def between(self, call: Between) -> Tensor:
         """The heads (B, h, N, p) of a call."""
+        self._answered += 1
         if isinstance(self.primal, Softmax):
             return self.primal.between(call)
         query, (key, value) = call.query, _all_heads(call)
@@ -121,6 +125,18 @@ class HeadsConverted(Converted):
             hidden, batch=batch, queries=queries, keys=keys, causal=bool(self.primal.causal),
             cross=self.cross, window=self.window,
         )  # fmt: skip
+
+    @contextmanager
+    def once(self) -> Iterator[None]:
+        """In a `with`, exactly one call is answered: a second one would share its weights."""
+        self._answered = 0
+        yield
+        if not self._answered:
+            raise ValueError("its forward has no softmax of queries and keys that meets values")
+        if self._answered > 1:
+            raise ValueError(
+                f"its forward has {self._answered} attentions; expected one in each module"
+            )
 
     def translate(self, *args: Any, **kwargs: Any) -> Call:
         """The sequence that asks, and which of its positions are ignored."""
@@ -157,6 +173,31 @@ def mentions(module: nn.Module, name: str) -> bool:
     name."""
     code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
     return code is not None and name in (*code.co_names, *code.co_varnames)
+
+
+def calls(module: nn.Module, name: str) -> bool:
+    """Whether a module's forward mentions a function, itself or in what it calls by name: methods
+    of its class, and functions beside it."""
+    kind = type(module)
+    waiting, seen = [inspect.unwrap(kind.forward)], set()
+    while waiting:
+        function = waiting.pop()
+        code = getattr(function, "__code__", None)
+        if code is None or code in seen:
+            continue
+        seen.add(code)
+        if name in code.co_names:
+            return True
+        for other in code.co_names:
+            places = [vars(base) for base in kind.__mro__] + [function.__globals__]
+            found = (place.get(other) for place in places)
+            found = (getattr(each, "__func__", each) for each in found)  # of a static method
+            waiting += [
+                each
+                for each in found
+                if inspect.isfunction(each) and not each.__module__.startswith("torch")
+            ]
+    return False
 
 
 def read_heads(module: nn.Module, **facts: Any) -> HeadsSource:

@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from .base import HeadsSource
 from .converted import Converted
-from .heads import Between, HeadsConverted, mentions, read_heads
+from .heads import Between, HeadsConverted, calls, read_heads
 
 _FUNCTION = "scaled_dot_product_attention"
 
@@ -24,7 +24,7 @@ class SdpaAdapter:
     def read(self, module: Any, parent: nn.Module) -> HeadsSource | None:
         if type(module).__module__.startswith(("torch.", "transformers.")):
             return None
-        if not mentions(module, _FUNCTION):
+        if not calls(module, _FUNCTION):
             return None
         causal = bool(getattr(module, "is_causal", getattr(module, "causal", False)))
         return read_heads(module, causal=causal)
@@ -37,7 +37,7 @@ class ConvertedSdpa(HeadsConverted):
     """Calls of the function inside this module are answered by its mechanism."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        with _InItsPlace(self):
+        with self.once(), _InItsPlace(self):
             return self.module(*args, **kwargs)
 
 

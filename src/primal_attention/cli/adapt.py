@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .options import AsJson, Quiet
+from .settings import UsageError
 
 if TYPE_CHECKING:
     from ..bench.lengths import Pace
@@ -93,6 +94,7 @@ def adapt(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Convert a model, train it to do what it did, without labels. Started again, it continues."""
+    _expect_place(out)
     if quiet:  # transformers reads them when it is imported, in processes of its own too
         os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
@@ -161,6 +163,18 @@ def adapt(
         show_json({**shown, "best": found.best, "ended": found.ended, "page": str(page)})
     else:
         _show(found, out, page)
+
+
+def _expect_place(out: Path) -> None:
+    """Nothing is written over what is no adaptation, such as the model itself."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file; expected a folder")
+    known = ("checkpoints", "report.html")
+    if out.exists() and any(out.iterdir()) and not any((out / name).exists() for name in known):
+        raise UsageError(
+            f"{out} holds something else than an adaptation; expected a new folder, or that of an "
+            "adaptation to continue"
+        )
 
 
 def _figures(found: Adaptation) -> dict[str, str]:

@@ -34,6 +34,7 @@ def convert(
     layers: Annotated[
         str, typer.Option(help="last, all, an index, a slice 2:5 or a regular expression.")
     ] = "last",
+    attention: Annotated[str, typer.Option(help="An attention of `primal list`.")] = "primal",
     rank: Annotated[
         int | None,
         typer.Option(help="Directions s of a layer.", show_default="32, or half a head's width"),
@@ -73,7 +74,7 @@ def convert(
     ] = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Replace attentions of a model by primal attention; CHANGES THE FUNCTION until trained."""
+    """Replace attentions of a model by primal, or another; CHANGES THE FUNCTION until trained."""
     if (distill > 0) != (batches is not None):
         given, missing = ("--distill", "--batches") if distill else ("--batches", "--distill")
         raise UsageError(f"{given} is given without {missing}; expected both or neither")
@@ -87,10 +88,11 @@ def convert(
     from .show import show_json
 
     found, trained = open_model(model, model_class)
-    planned = plan(
-        found, parse_layers(layers), length=length, rank=rank, weights=weights,
-        feature_map=feature_map, start=start,
-    )  # fmt: skip
+    options: dict[str, Any] = {"rank": rank, "weights": weights, "feature_map": feature_map}
+    options = {name: value for name, value in options.items() if value is not None}
+    if attention != "primal":
+        options["attention"] = attention
+    planned = plan(found, parse_layers(layers), length=length, start=start, **options)
     result: dict[str, Any] = {"plan": [row.__dict__ for row in planned.rows], "trained": trained}
     if not as_json:
         show_plan(planned, trained)

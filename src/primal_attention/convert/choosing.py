@@ -57,13 +57,37 @@ class Choice:
             )
         if self.budget is not None:
             _factor(self.budget)
-        if self.quality is not None and not 0 < self.quality < 1:
+        if self.quality is not None and not (_is_number(self.quality) and 0 < self.quality < 1):
             raise ValueError(
-                f"quality is {self.quality}; expected a share between 0 and 1, such as 0.99"
+                f"quality is {self.quality!r}; expected a share between 0 and 1, such as 0.99"
             )
 
     def __bool__(self) -> bool:
         return (self.budget, self.quality, self.count) != (None, None, None)
+
+    def expect_possible(self, saved: Sequence[int], total: int) -> None:
+        """Refuse what no measurement can give. saved: FLOPs of every attention that can be chosen;
+        total: of all attentions as they are."""
+        useful = [each for each in saved if each > 0]
+        if not useful:
+            raise ValueError(
+                f"none of {len(saved)} attentions gets cheaper by a conversion at this length; "
+                "expected a greater length"
+            )
+        if self.count is not None:
+            whole = isinstance(self.count, int) and not isinstance(self.count, bool)
+            if not whole or not 1 <= self.count <= len(useful):
+                raise ValueError(
+                    f"count is {self.count!r}; expected an integer from 1 to {len(useful)}, the "
+                    "attentions that a conversion makes cheaper at this length"
+                )
+        if self.budget is not None:
+            factor, least = _factor(self.budget), total - sum(useful)
+            if least > total / factor:
+                raise ValueError(
+                    f"all {len(saved)} attentions together save a factor of {total / least:.2f}; "
+                    f"expected a budget up to that, not {factor:g}x (or a greater length)"
+                )
 
     def __call__(
         self, found: Mapping[str, Measured], total: int, together: Try
@@ -74,18 +98,12 @@ class Choice:
             return _within_budget(found, total, _factor(self.budget), together)
         if self.quality is not None:
             return _within_quality(found, self.quality, together)
-        return _first(found, self.count, together)
+        return dict(islice(in_turn(found, together), self.count))
 
 
 def _within_budget(
     found: Mapping[str, Measured], total: int, factor: float, together: Try
 ) -> dict[str, Together]:
-    least = total - sum(each.saved for each in found.values() if each.saved > 0)
-    if least > total / factor:
-        raise ValueError(
-            f"all {len(found)} attentions together save a factor of {total / least:.2f}; expected "
-            f"a budget up to that, not {factor:g}x (or a greater length)"
-        )
     chosen: dict[str, Together] = {}
     left = total
     for name, reached in in_turn(found, together):
@@ -113,14 +131,8 @@ def _within_quality(
     return chosen
 
 
-def _first(found: Mapping[str, Measured], count: int | None, together: Try) -> dict[str, Together]:
-    useful = sum(each.saved > 0 for each in found.values())
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= useful:
-        raise ValueError(
-            f"count is {count!r}; expected an integer from 1 to {useful}, the attentions "
-            "that a conversion makes cheaper at this length"
-        )
-    return dict(islice(in_turn(found, together), count))
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _factor(budget: str | float) -> float:

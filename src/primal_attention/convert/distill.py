@@ -12,7 +12,7 @@ from torch import nn
 from ..adapters.converted import Call, Converted, evaluation
 from ..attention.primal import PrimalAttention
 from .examples import call_model
-from .inputs import expect_inputs
+from .inputs import expect_inputs, listed
 from .lessons import Lesson, lessons, taught_by_originals
 from .sites import expect_converted, paths
 
@@ -47,7 +47,7 @@ def distill_(
     """
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
         raise ValueError(f"steps is {steps!r}; expected an integer of at least 0")
-    inputs = list(batches)
+    inputs = listed(batches)
     if not inputs:
         raise ValueError("batches is empty; expected at least one input of the model")
     layers = expect_converted(model, originals=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +12,15 @@ from torch import Tensor, nn
 from ..adapters.converted import evaluation
 from .examples import call_model
 from .positions import positions_of
+
+
+def listed(batches: Iterable[Any]) -> list[Any]:
+    """The batches; a sentence if they are one batch, which would be taken for as many as it has
+    samples, or no batches at all."""
+    if isinstance(batches, Tensor | Mapping | str | Path) or not isinstance(batches, Iterable):
+        what = _described(batches) if isinstance(batches, Tensor | Mapping) else repr(batches)
+        raise TypeError(f"batches is {what}; expected a list of batches, [batch, ...]")
+    return list(batches)
 
 
 def expect_inputs(model: nn.Module, batches: Sequence[Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,19 +27,32 @@ from .sites import find_sites, paths
 STEPS = 100  # of the short distillation
 
 
+Tell = Callable[[int, int, str], None]
+
+
 def measured_plan(
-    model: nn.Module, batches: list[Any], layers: Any, choice: Choice, options: dict[str, Any]
+    model: nn.Module,
+    batches: list[Any],
+    layers: Any,
+    choice: Choice,
+    options: dict[str, Any],
+    tell: Tell | None = None,
 ) -> Plan:
     """The plan of `layers` with figures; with a budget, a quality or a count, of those that are
     chosen, among all attentions unless `layers` says otherwise."""
     if not batches:
         raise ValueError("batches is empty; expected at least one input of the model")
     expect_inputs(model, batches)
+    if options.get("example") is None:
+        options = {**options, "example": batches[0]}
     wide = plan(model, "all" if choice and layers == "last" else layers, **options)
-    trial = Trial(model, batches, wide)
+    total = sum(row.flops for row in wide.rows)
+    if choice:
+        choice.expect_possible([row.flops - row.flops_after for row in wide.changes], total)
+    trial = Trial(model, batches, wide, tell)
     found = trial.measure(_spectra(model, batches))
     if choice:
-        chosen = choice(found, sum(row.flops for row in wide.rows), trial)
+        chosen = choice(found, total, trial)
     else:
         names = [row.name for row in wide.changes]
         chosen = {name: trial(names[:turn]) for turn, name in enumerate(names, 1)}
@@ -49,14 +62,21 @@ def measured_plan(
 
 class Trial:
     """A copy of a model with all attentions of a plan converted and shortly distilled. Called with
-    names, only these are: the others give their originals' outputs."""
+    names, only these are: the others give their originals' outputs. tell hears of every attention
+    twice, and then of every trial of several."""
 
-    def __init__(self, model: nn.Module, batches: list[Any], wide: Plan) -> None:
+    def __init__(
+        self, model: nn.Module, batches: list[Any], wide: Plan, tell: Tell | None = None
+    ) -> None:
         self.model, self.batches, self.wide = model, batches, wide
+        self.parts, self.tell = 2 * len(wide.changes), tell or (lambda done, parts, text: None)
         self.copy = copy.deepcopy(model)
         with seeded(0):
             convert_(self.copy, wide)
-        self.errors = {row.name: row.after for row in distill_(self.copy, batches, steps=STEPS)}
+        self.tell(0, self.parts, "attentions by themselves")
+        told = lambda done, _, text: self.tell(done, self.parts, text)  # noqa: E731
+        rows = distill_(self.copy, batches, steps=STEPS, tell=told)
+        self.errors = {row.name: row.after for row in rows}
         self.layers = {paths(self.copy, one)[0]: one for one in converted_layers(self.copy)}
 
     def __call__(self, names: Sequence[str]) -> Together:
@@ -70,19 +90,25 @@ class Trial:
             distances = [pair.distance(batch) for batch in self.batches]
         agreements = torch.stack([each.agreement for each in distances])
         divergences = torch.stack([each.outputs for each in distances])
-        return Together(float(agreements.mean()), float(divergences.mean()))
+        reached = Together(float(agreements.mean()), float(divergences.mean()))
+        if len(names) > 1:
+            text = f"{len(names)} together, with {names[-1]}: agreement {reached.agreement:.4f}"
+            self.tell(self.parts, self.parts, text)
+        return reached
 
     def measure(self, spectra: Spectrum) -> dict[str, Measured]:
         """Every attention: its spectrum, and its replacement, alone in the model."""
         rows = {row.name: row for row in self.wide.changes}
         seconds = self._seconds(rows)
         found = {}
-        for name in self.layers:
+        for number, name in enumerate(self.layers, 1):
             alone, row = self([name]), rows[name]
             found[name] = Measured(
                 *_spectrum_of(spectra, name, row), self.errors[name], *alone,
                 row.flops - row.flops_after, seconds[name],
             )  # fmt: skip
+            text = f"{name} alone: agreement {alone.agreement:.4f}"
+            self.tell(len(self.layers) + number, self.parts, text)
         return found
 
     def _seconds(self, rows: Mapping[str, Row]) -> dict[str, Seconds]:

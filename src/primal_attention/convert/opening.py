@@ -18,7 +18,7 @@ from .apply import convert_
 from .distill import Distilled, distill_
 from .folder import save
 from .planning import Plan
-from .pretrained import expect_unconverted, require_transformers
+from .pretrained import expect_place, expect_unconverted, require_transformers
 
 # of any library: whether transformers can read what is there, it says itself
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin*", "tf_model*.h5", "flax_model*.msgpack")
@@ -39,7 +39,8 @@ def open_model(path: Path | str, class_name: str | None = None) -> tuple[nn.Modu
     class of transformers, by default the one that config.json names.
     """
     require_transformers()
-    if not Path(path).exists() and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(path)):
+    expect_place(path)
+    if not Path(path).exists():
         return _from_hub(str(path), class_name), True
     path = Path(path)
     folder = path.parent if path.is_file() else path

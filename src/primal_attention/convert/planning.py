@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -144,6 +144,7 @@ def plan(
     budget: str | float | None = None,
     quality: float | None = None,
     count: int | None = None,
+    tell: Callable[[int, int, str], None] | None = None,
     **options: Any,
 ) -> Plan:
     """What `convert_` would do to a model: which attentions, with what parameters and cost.
@@ -153,32 +154,34 @@ def plan(
     layers: "last", "all", an index, a range or slice of indices (in the model's order), a regular
     expression that is searched in the module's path, or a predicate(path, module). What matches
     nothing is an error. cross: whether cross-attentions count. length: the sequence length of the
-    cost. example: a batch on which attentions of a kind that is not known by name are checked; for
-    models of Hugging Face one is made. options: attention, a name of the registry ("primal"), and
-    the options of that one; for primal rank, weights, causal, anchors, rank_multi, anchor_rule,
-    feature_map, dropout, start; see `Options`.
+    cost. example: a batch on which attentions of a kind that is not known by name are checked; by
+    default the first of `batches`, and for models of Hugging Face one is made. options: attention,
+    a name of the registry ("primal"), and the options of that one; for primal rank, weights,
+    causal, anchors, rank_multi, anchor_rule, feature_map, dropout, start; see `Options`.
 
     batches: inputs on which every attention of `layers` is measured (see `Measured`), on a copy of
     the model. budget="2x" then chooses one after another, each the one that adds least divergence
     to those before it for each FLOP that it saves, until the attentions take half of their FLOPs;
     count=4 the first four of them; quality=0.99 as many as leave an agreement of 0.99 with the
-    original together.
+    original together. tell(done, of, text) hears of every part of a measurement, which takes as
+    long as some forwards of all batches for each attention.
 
     Nothing is changed. A conversion changes the function of the model until it is trained.
     """
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
         raise ValueError(f"length is {length!r}; expected an integer of at least 1")
     if isinstance(model, str | Path):
-        from .pretrained import from_pretrained
+        from .pretrained import opened
 
-        model = from_pretrained(model)
+        model = opened(model)
     if batches is not None:
         from .choosing import Choice
+        from .inputs import listed
         from .measuring import measured_plan
 
         kind = {"cross": cross, "length": length, "example": example, **options}
         choice = Choice(budget, quality, count)
-        return measured_plan(model, list(batches), layers, choice, kind)
+        return measured_plan(model, listed(batches), layers, choice, kind, tell)
     if (budget, quality, count) != (None, None, None):
         raise ValueError(
             "budget, quality or count is given without batches; expected some to measure on"

@@ -12,6 +12,7 @@ Auto classes see `publishing.py`.
 from __future__ import annotations
 
 import functools
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ def from_pretrained(
                 "no options"
             )
         return load(name)
+    expect_place(name)
     transformers = require_transformers()
     known = getattr(getattr(transformers, class_name or "", None), "config_class", None)
     try:
@@ -65,6 +67,17 @@ def from_pretrained(
         )
     kind = pretrained_class(kind) if getattr(config, FIELD, None) else kind
     return kind.from_pretrained(name, **{**_place(name), **options})  # type: ignore[no-any-return]
+
+
+def expect_place(name: Path | str) -> None:
+    """Refuse what is no folder here and cannot be a name of the hub either."""
+    if not Path(name).exists() and not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", str(name)):
+        raise ValueError(f"{name} does not exist; expected a folder of a model, or a hub name")
+
+
+def opened(model: nn.Module | Path | str) -> nn.Module:
+    """A model, where a folder or a name of the hub may be given for it."""
+    return from_pretrained(model) if isinstance(model, str | Path) else model
 
 
 def _place(name: Path | str) -> dict[str, bool]:
@@ -122,15 +135,16 @@ def _own_layers(model: Any, layers: list[dict[str, Any]]) -> list[dict[str, Any]
 
 def read_config(folder: Path | str, path: str) -> Any:
     """The config in a folder, for a model class of transformers."""
-    return _model_class(path).config_class.from_pretrained(folder, local_files_only=True)
+    return _model_class(path).config_class.from_pretrained(folder, **_place(folder))
 
 
 def build_base(base: Any, path: str) -> Any:
     """An unconverted model of the class that was saved: as trained, from a local folder, or
     untrained, from a config."""
     if isinstance(base, str | Path):
+        expect_place(base)
         expect_unconverted(read_config(base, path), base)
-        return _model_class(path).from_pretrained(base, local_files_only=True)
+        return _model_class(path).from_pretrained(base, **_place(base))
     if not hasattr(base, "to_dict"):
         raise TypeError(f"base is a {type(base).__name__}; expected a model, a config or a folder")
     return _model_class(path)(base)

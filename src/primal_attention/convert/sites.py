@@ -16,6 +16,7 @@ from ..adapters.converted import Converted, converted_layers
 Layers = str | int | range | slice | re.Pattern[str] | Callable[[str, nn.Module], bool]
 
 MOST_NAMED = 6  # attentions in a message
+_LOOKS = re.compile(r"(?i)att(e)?n")  # names of classes that may be attentions
 _WRAPPERS = (
     "DistributedDataParallel",
     "DataParallel",
@@ -189,14 +190,15 @@ def _no_match(layers: object, sites: list[Site]) -> str:
 
 def _nothing(model: nn.Module) -> str:
     """There is no attention that we know; name the classes that look like one."""
-    looks = {class_path(m) for m in model.modules() if "attention" in type(m).__name__.lower()}
+    looks = {class_path(m) for m in model.modules() if _LOOKS.search(type(m).__name__)}
     found = f"no attention was found in {type(model).__name__}"
     if not looks:
         return found
     return (
         f"{found}; {', '.join(sorted(looks))} has no adapter and calls neither transformers' "
         "attention interface nor torch's scaled_dot_product_attention, so there is no place for "
-        "another attention; see register_adapter"
+        "another attention (a module that writes softmax out must say how many heads it has, in "
+        "num_heads); see register_adapter"
     )
 
 

@@ -72,7 +72,17 @@ def _check(site: Site, found: tuple[Any, Any, Any] | None) -> bool:
             f"{site.name} cannot be converted: it has {heads} heads of width {width}; expected "
             f"{source.num_heads} of width {source.head_dim}, as its attributes say"
         )
-    return _is_causal(formula.call) and not site.cross
+    formula.causal = _is_causal(formula.call) and not site.cross
+    _expect_mask(site, copy, formula.call)
+    return formula.causal
+
+
+def _expect_mask(site: Site, copy: Any, call: Between) -> None:
+    """A mask that an attention without a matrix cannot honour is refused before it is built."""
+    try:
+        copy._ignored(call.mask, call.query.shape[0], call.query.shape[2], call.key.shape[2])
+    except ValueError as error:
+        raise ValueError(f"{site.name} cannot be converted: {error}") from error
 
 
 def _is_causal(call: Between) -> bool:

@@ -71,8 +71,9 @@ def _boxes(row: Row) -> tuple[tuple[str, str], tuple[str, str]]:
     kind = "primal already" if row.note == CONVERTED else "softmax"
     if row.settings is None:
         return (kind, OLD), (kind, OLD)
-    primal = f"primal {row.settings['weights']}, s = {row.settings['rank']}"
-    return (kind, OLD), (primal, NEW)
+    new = row.settings.get("attention")
+    new = new or f"primal {row.settings['weights']}, s = {row.settings['rank']}"
+    return (kind, OLD), (new, NEW)
 
 
 def _bars(

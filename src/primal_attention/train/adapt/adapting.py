@@ -17,8 +17,9 @@ from torch import nn
 
 from ...adapters.converted import evaluation
 from ...convert import Plan, convert_, converted_layers, plan
-from ...convert.inputs import expect_inputs
+from ...convert.inputs import expect_inputs, listed
 from ...convert.matching import Pair, block_of, own_loss
+from ...convert.pretrained import opened
 from ...convert.sites import check_model, paths
 from ...theory.seeds import seeded
 from .loop import Run, Tell
@@ -28,13 +29,13 @@ MEASURED = 8  # batches of a measured plan, at most
 
 
 def adapt_(
-    model: nn.Module,
+    model: nn.Module | Path | str,
     batches: Iterable[Any],
     *,
     layers: Any = "last",
     count: int | None = None,
     held_out: Iterable[Any] | None = None,
-    teacher: nn.Module | None = None,
+    teacher: nn.Module | Path | str | None = None,
     quality: Callable[[nn.Module], float] | None = None,
     settings: AdaptSettings | None = None,
     folder: Path | str | None = None,
@@ -45,6 +46,8 @@ def adapt_(
 
         found = adapt_(model, batches, layers=slice(-4, None), rank=32)
         print(found.before.agreement, found.after.agreement)
+
+    model: or a folder, or a name of the hub; `found.model` is the one that was adapted.
 
     batches: inputs of the model, as `distill_` takes them. held_out: others, on which it is judged;
     None takes every tenth of the batches. count: only so many attentions, those that `plan` finds
@@ -62,21 +65,33 @@ def adapt_(
     `AdaptSettings(one_by_one=True)` all of this happens to the last attention, then to the one
     before it, and so on.
     """
+    model = opened(model)
     check_model(model)
     chosen = settings or AdaptSettings()
-    train, judged = _split(list(batches), held_out)
+    train, judged = _split(listed(batches), None if held_out is None else listed(held_out))
     _expect_loss(expect_inputs(model, [*train, *judged]), chosen)
-    teacher = copy.deepcopy(model) if teacher is None or teacher is model else teacher
+    teacher = copy.deepcopy(model) if teacher is None or teacher is model else opened(teacher)
+    if not isinstance(layers, Plan) and options.get("example") is None:
+        options["example"] = train[0]
     with seeded(chosen.seed):
         if count is not None:  # among all of them, unless layers says otherwise
             few = train[:: math.ceil(len(train) / MEASURED)]
-            layers, options = plan(model, layers, batches=few, count=count, **options), {}
+            told = None if tell is None else _measuring(tell, chosen.steps)
+            layers = plan(model, layers, batches=few, count=count, tell=told, **options)
+            options = {}
         planned = layers if isinstance(layers, Plan) else plan(model, layers, **options)
     turn = _Turn(model, teacher, train, judged, chosen, quality, tell)
     place = None if folder is None else Path(folder) / "checkpoints"
     _expect_same_way(place, chosen.one_by_one)
     with evaluation(teacher):
-        return turn.each(planned, place) if chosen.one_by_one else turn(planned, place)
+        found = turn.each(planned, place) if chosen.one_by_one else turn(planned, place)
+    found.model = model
+    return found
+
+
+def _measuring(tell: Tell, steps: int) -> Tell:
+    """What a plan tells, before the first step."""
+    return lambda done, parts, text: tell(0, steps, f"measuring, {done} of {parts}: {text}")
 
 
 @dataclass(frozen=True)

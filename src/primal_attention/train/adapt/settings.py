@@ -6,6 +6,8 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import nn
+
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptSettings:
@@ -62,7 +64,7 @@ class Evaluation:
 class Adaptation:
     """What an adaptation did: evaluations from the warm start to the end (step 0 has two: before
     and after the layers' own training), the step whose weights the model now has, and why it
-    ended."""
+    ended. model: the one that was adapted."""
 
     layers: tuple[str, ...]
     blocks: tuple[str, ...]
@@ -70,6 +72,7 @@ class Adaptation:
     history: list[Evaluation] = field(default_factory=list)
     best: int = 0
     ended: str = ""
+    model: nn.Module | None = field(default=None, repr=False, compare=False)
 
     @property
     def before(self) -> Evaluation:
@@ -84,7 +87,7 @@ class Adaptation:
         return min(own, key=lambda each: each.loss)
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        return dataclasses.asdict(dataclasses.replace(self, model=None))
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Adaptation:
