@@ -101,7 +101,7 @@ def tuned(asked: argparse.Namespace, base: Any, train: list[Batch], seed: int) -
         return model.eval()
     fine_tune(model, train, asked.steps, asked.lr, seed)
     asked.work.mkdir(parents=True, exist_ok=True)
-    save_file(model.state_dict(), path)
+    save_file({name: t.contiguous() for name, t in model.state_dict().items()}, path)
     return model
 
 

@@ -66,6 +66,19 @@ def test_the_plan_alone_writes_nothing(primal_convert, folder, tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_measured_plan_chooses(primal_convert, folder, batches, tmp_path):
+    words = [folder, "--rank", 4, "--batches", batches, "--batch-size", 3, "--length", 4096]
+    shown = primal_convert(*words)  # without --out, all that is asked for is measured
+    assert "together, in turn" in " ".join(shown.stdout.split())
+    done = json.loads(primal_convert(*words, "--budget", "2x", "--json").stdout)
+    chosen = [row["names"][0] for row in done["plan"] if row["settings"] is not None]
+    assert len(chosen) == 2
+    assert sorted(done["together"]) == sorted(chosen)
+    out = tmp_path / "out"
+    primal_convert(*words, "--count", 1, "-o", out)
+    assert len(converted_layers(load(out))) == 1
+
+
 def test_a_usable_folder(primal_convert, folder, batches, tmp_path):
     out = tmp_path / "out"
     done = primal_convert(
@@ -104,6 +117,7 @@ def test_it_says_when_weights_were_not_read(primal_convert, folder):
     ("words", "message"),
     [
         (["--distill", "3"], "--distill is given without --batches"),
+        (["--budget", "2x"], "--budget is given without --batches"),
         (["--layers", "layer.9"], "matches none of 3"),
         (["--class", "BertModle"], "BertModel"),
         (["--weights", "tide"], "weights is 'tide'"),

@@ -48,6 +48,14 @@ def adapt(
             show_default="all of them",
         ),
     ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Of these, as many as make attention so much cheaper at --length: 2x.",
+            show_default="all of them",
+        ),
+    ] = None,
+    length: Annotated[int, typer.Option(help="Positions, for --budget and --count.", min=1)] = 512,
     attention: Annotated[str, typer.Option(help="An attention of `primal list`.")] = "primal",
     rank: Annotated[
         int | None,
@@ -140,8 +148,8 @@ def adapt(
             display.say_seldom(f"step {step} of {steps}: {text}", at_once=step in (0, steps))
 
         found = adapt_(
-            opened, inputs, layers=parse_layers(layers), count=count, settings=settings,
-            folder=out, tell=tell, **options,
+            opened, inputs, layers=parse_layers(layers), count=count, budget=budget, length=length,
+            settings=settings, folder=out, tell=tell, **options,
         )  # fmt: skip
         save_pretrained(opened, out, figures=_figures(found))
         if Path(model).exists():
@@ -169,7 +177,7 @@ def _expect_place(out: Path) -> None:
     """Nothing is written over what is no adaptation, such as the model itself."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; expected a folder")
-    known = ("checkpoints", "report.html")
+    known = ("checkpoints", "chosen.json", "report.html")
     if out.exists() and any(out.iterdir()) and not any((out / name).exists() for name in known):
         raise UsageError(
             f"{out} holds something else than an adaptation; expected a new folder, or that of an "

@@ -57,6 +57,18 @@ def convert(
         str, typer.Option(help="warm: take projections over. fresh: for training from scratch.")
     ] = "warm",
     length: Annotated[int, typer.Option(help="Sequence length of the cost.", min=1)] = 512,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Measure, and take as many as make attention so much cheaper: 2x."),
+    ] = None,
+    quality: Annotated[
+        float | None,
+        typer.Option(help="Measure, and take as many as keep this agreement together: 0.99."),
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(help="Measure, and take the so many that cost least agreement.", min=1),
+    ] = None,
     distill: Annotated[
         int, typer.Option(metavar="N", help="Steps of distillation against the original.", min=0)
     ] = 0,
@@ -64,7 +76,8 @@ def convert(
         Path | None,
         typer.Option(
             exists=True, dir_okay=False,
-            help="Inputs for the distillation: .npz or .safetensors, named as model arguments.",
+            help="Inputs to measure on and distill with: .npz or .safetensors, named as model "
+            "arguments.",
         ),
     ] = None,
     batch_size: Annotated[int, typer.Option(help="Samples in a step of distillation.", min=1)] = 8,
@@ -75,16 +88,21 @@ def convert(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Replace attentions of a model by primal, or another; CHANGES THE FUNCTION until trained."""
-    if (distill > 0) != (batches is not None):
-        given, missing = ("--distill", "--batches") if distill else ("--batches", "--distill")
-        raise UsageError(f"{given} is given without {missing}; expected both or neither")
+    asked = {"budget": budget, "quality": quality, "count": count}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    if batches is None and (distill or asked):
+        given = "distill" if distill else next(iter(asked))
+        raise UsageError(f"--{given} is given without --batches; expected inputs of the model")
     if distill and out is None:
         raise UsageError("--distill is given without --out; expected a folder for the result")
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} exists and is not empty; expected a new folder")
+    from rich.console import Console
+
     from ..convert import plan
-    from ..convert.opening import open_model, parse_layers, write_converted
+    from ..convert.opening import open_model, parse_layers, read_batches, write_converted
     from ..report.convert_figure import conversion
+    from .progress import Display
     from .show import show_json
 
     found, trained = open_model(model, model_class)
@@ -92,15 +110,23 @@ def convert(
     options = {name: value for name, value in options.items() if value is not None}
     if attention != "primal":
         options["attention"] = attention
-    planned = plan(found, parse_layers(layers), length=length, start=start, **options)
+    inputs = None if batches is None else read_batches(batches, batch_size)
+    with Display(Console(stderr=True), quiet=as_json) as display:
+        planned = plan(
+            found, parse_layers(layers),
+            length=length, start=start, batches=inputs if asked or out is None else None, **asked,
+            tell=lambda done, of, text: display.draw(done, of, "measuring", text), **options,
+        )  # fmt: skip
     result: dict[str, Any] = {"plan": [row.__dict__ for row in planned.rows], "trained": trained}
+    if planned.measured:
+        result["together"] = {name: one._asdict() for name, one in planned.together.items()}
     if not as_json:
         show_plan(planned, trained)
     if out is not None:
         rows = write_converted(
-            found, planned, Path(model), out, batches=batches, batch_size=batch_size, steps=distill
+            found, planned, Path(model), out, inputs=inputs if distill else None, steps=distill
         )
-        if batches is not None:
+        if distill:
             result["distilled"] = [row._asdict() for row in rows]
         with suppress(MissingExtra):  # pictures are an extra
             conversion(planned, out / "layers")

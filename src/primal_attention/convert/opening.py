@@ -150,14 +150,12 @@ def write_converted(
     source: Path,
     folder: Path,
     *,
-    batches: Path | None = None,
-    batch_size: int = 8,
+    inputs: list[Any] | None = None,
     steps: int = 0,
 ) -> list[Distilled]:
-    """Convert a model that was opened from `source`, distill it for so many steps with the inputs
-    in a file, and save it with its companions."""
+    """Convert a model that was opened from `source`, distill it for so many steps with inputs, if
+    there are any, and save it with its companions."""
     convert_(model, planned)
-    inputs = None if batches is None else read_batches(batches, batch_size)
     rows = [] if inputs is None else distill_(model, inputs, steps=steps)
     save(model, folder)
     copy_companions(source, folder)

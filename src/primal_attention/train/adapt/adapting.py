@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +21,9 @@ from ...convert.matching import Pair, block_of, own_loss
 from ...convert.pretrained import opened
 from ...convert.sites import check_model, paths
 from ...theory.seeds import seeded
+from .choosing import measured_choice
 from .loop import Run, Tell
 from .settings import Adaptation, AdaptSettings, Evaluation
-
-MEASURED = 8  # batches of a measured plan, at most
 
 
 def adapt_(
@@ -34,6 +32,8 @@ def adapt_(
     *,
     layers: Any = "last",
     count: int | None = None,
+    budget: str | float | None = None,
+    length: int = 512,
     held_out: Iterable[Any] | None = None,
     teacher: nn.Module | Path | str | None = None,
     quality: Callable[[nn.Module], float] | None = None,
@@ -51,11 +51,12 @@ def adapt_(
 
     batches: inputs of the model, as `distill_` takes them. held_out: others, on which it is judged;
     None takes every tenth of the batches. count: only so many attentions, those that `plan` finds
-    to change the outputs least. teacher: the model to become like, by default the model
-    as it is now; one that is given stays as it is. A model of which some layers are converted
-    already keeps them. quality: a measure of your own, read at every evaluation; nothing is chosen
-    by it. folder: checkpoints go there, and an adaptation that was interrupted continues from the
-    last. tell(step, steps, text) hears how far it is. layers and options: those of `convert_`.
+    to change the outputs least; budget: as many as take "2x" less at `length`. teacher: the model
+    to become like, by default the model as it is now; one that is given stays as it is. A model of
+    which some layers are converted already keeps them. quality: a measure of your own, read at
+    every evaluation; nothing is chosen by it. folder: the choice and checkpoints go there, and an
+    adaptation that was interrupted continues from the last. tell(step, steps, text) hears how far
+    it is. layers and options: those of `convert_`.
 
     First every converted layer learns its original's outputs, then the whole model learns the
     teacher's outputs and hidden states, by AdamW without dropout. What is used before the first
@@ -74,10 +75,11 @@ def adapt_(
     if not isinstance(layers, Plan) and options.get("example") is None:
         options["example"] = train[0]
     with seeded(chosen.seed):
-        if count is not None:  # among all of them, unless layers says otherwise
-            few = train[:: math.ceil(len(train) / MEASURED)]
+        if count is not None or budget is not None:  # of all, unless layers says otherwise
+            asked = {"count": count, "budget": budget, "length": length}
             told = None if tell is None else _measuring(tell, chosen.steps)
-            layers = plan(model, layers, batches=few, count=count, tell=told, **options)
+            kept = None if folder is None else Path(folder)
+            layers = measured_choice(model, layers, train, asked, kept, told, **options)
             options = {}
         planned = layers if isinstance(layers, Plan) else plan(model, layers, **options)
     turn = _Turn(model, teacher, train, judged, chosen, quality, tell)
