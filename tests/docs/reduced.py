@@ -1,7 +1,7 @@
 """How the commands of the documentation become small enough for a test, and nothing else:
 
 - FORCED: options that a command gets, in place of what the page says about them; a sweep has one
-  epoch of two steps.
+  epoch of two steps, and what shows published runs is small as it is.
 - WORDS: lists that are shortened, and the device that is not here.
 - STANDS_FOR: what the words in capitals, and names of one's own runs, stand for.
 - NOT_RUN: commands that are only parsed, each with its reason.
@@ -96,6 +96,6 @@ def reduced(words: list[str]) -> list[str]:
         if option in found:
             if value is not None:
                 found[found.index(option) + 1] = value
-        elif command in ALWAYS and option not in WHEN:
+        elif command in ALWAYS and option not in WHEN and "--published" not in words:
             found += [option] if value is None else [option, value]
     return found

@@ -88,11 +88,11 @@ def convert(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Replace attentions of a model by primal, or another; CHANGES THE FUNCTION until trained."""
-    asked = {"budget": budget, "quality": quality, "count": count}
-    asked = {name: value for name, value in asked.items() if value is not None}
+    given = {"budget": budget, "quality": quality, "count": count}
+    asked: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if batches is None and (distill or asked):
-        given = "distill" if distill else next(iter(asked))
-        raise UsageError(f"--{given} is given without --batches; expected inputs of the model")
+        first = "distill" if distill else next(iter(asked))
+        raise UsageError(f"--{first} is given without --batches; expected inputs of the model")
     if distill and out is None:
         raise UsageError("--distill is given without --out; expected a folder for the result")
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
