@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from ..theory.precision import widen
 from .base import check_positive
 from .cost import Terms
+from .factored import in_range
 from .projected import MixingAttention
 from .registry import register
 
@@ -114,13 +115,17 @@ class ReformerAttention(MixingAttention):
         )
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        with in_range(q, k, v) as rows:
+            return self._rounds(*rows, ignore).to(v.dtype)
+
+    def _rounds(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         batch, heads, length, width = q.shape
         size, rounds = self.bucket_size, (batch, heads, self.hashes)
         chunks = self._chunks(self._buckets(q.detach(), ignore), ignore is not None)
         samples = torch.arange(0, batch * heads * length, length, device=q.device)
         position = chunks.position + samples.view(batch, heads, 1, 1)
         ones = v.new_ones((*v.shape[:3], 1))  # their sum is the denominator
-        unit = F.normalize(widen(k), dim=-1).to(k.dtype)  # its guard, 1e-12, is 0 in float16
+        unit = F.normalize(widen(k), dim=-1).to(k.dtype)
         rows = torch.cat([unit, v, ones], -1)  # one gather for all
         queries = _rows(q, position[..., size:]).unflatten(0, (-1, size))
         keys, values = (
@@ -146,7 +151,7 @@ class ReformerAttention(MixingAttention):
             buckets = q.new_zeros((batch, heads, self.hashes, length), dtype=torch.long)
         else:
             digits, columns = -(-most // BITS), 2 ** (min(most, BITS) - 1)
-            rotations = self.rotations[:, :, :, :digits, :columns]
+            rotations = self.rotations[:, :, :, :digits, :columns].to(q.dtype)
             turned = (q @ rotations.flatten(2)).unflatten(-1, rotations.shape[2:])
             bits = torch.arange(most, -1, -BITS, device=q.device)[:digits]
             if ignore is not None:
@@ -211,8 +216,7 @@ class ReformerAttention(MixingAttention):
     def _own(self, scores: Tensor) -> Tensor:
         """What every chunk adds to its scores with (before, itself): (size, 2 size)."""
         size = self.bucket_size
-        lowered = max(SELF, torch.finfo(scores.dtype).min / 2)  # a float16 ends earlier
-        own = scores.new_zeros(size, size).fill_diagonal_(lowered)
+        own = scores.new_zeros(size, size).fill_diagonal_(SELF)
         if self.causal:
             own = own.masked_fill(torch.ones_like(own, dtype=torch.bool).triu(1), -torch.inf)
         return F.pad(own, (size, 0))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..theory.transforms import is_transformed
 from .graphs import is_exporting
 
 _CHUNK = 64
@@ -161,9 +162,7 @@ def _carry_rescaled(k: Tensor, v: Tensor, before: Sums, ends: Tensor) -> tuple[S
     return carried, Sums(values[-1], keys[-1], ends[..., -1].contiguous())
 
 
-def _carry_rescaled_at_once(
-    k: Tensor, v: Tensor, before: Sums, ends: Tensor
-) -> tuple[Sums, Sums]:
+def _carry_rescaled_at_once(k: Tensor, v: Tensor, before: Sums, ends: Tensor) -> tuple[Sums, Sums]:
     """Likewise, as a product of all pairs of chunks: a loop would fix the length of a graph."""
     shrink = (ends.unsqueeze(-2) - ends.unsqueeze(-1)).exp().masked_fill(~_until(ends), 0.0)
     sums = []
@@ -196,7 +195,7 @@ def running_mean(
         steps = (~ignore).cumsum(-1)
     counts = count.unsqueeze(-1) + steps  # (B, N)
     divisor = counts.clamp(min=1).to(total.dtype).unsqueeze(-1)
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if torch.compiler.is_compiling() or is_transformed():
         sums = x.to(total.dtype).cumsum(1) + total.unsqueeze(1)
         return (sums / divisor).to(x.dtype), sums[:, -1], counts[:, -1]
     means = _RunningMean.apply(x, total, divisor)
