@@ -177,10 +177,13 @@ class ReformerAttention(MixingAttention):
         """Sort by bucket and cut into chunks; the first chunk stays empty, as the one before."""
         size, length = self.bucket_size, buckets.shape[-1]
         count = 1 + length // size + 2 ** self._bits(length) + padded  # at most
-        ordered, order = buckets.sort(dim=-1, stable=True)
         index = torch.arange(length, device=buckets.device)
-        begins = F.pad(ordered[..., 1:] != ordered[..., :-1], (1, 0), value=True)
-        rank = index - (index * begins).cummax(-1).values  # in the bucket
+        numbers, order = (buckets * length + index).sort(dim=-1)  # ONNX has no stable sort
+        ordered = numbers.div(length, rounding_mode="floor")
+        members = buckets.new_zeros((*buckets.shape[:3], 2 ** self._bits(length) + padded))
+        members = members.scatter_add(-1, ordered, torch.ones_like(ordered))
+        begins = (members.cumsum(-1) - members).gather(-1, ordered)
+        rank = index - begins  # in the bucket
         slot = (rank % size == 0).cumsum(-1) * size + rank % size
         empty = buckets.new_zeros((*buckets.shape[:3], count * size))
         linked = empty.scatter(-1, slot, (rank >= size).long())[..., ::size]
@@ -216,7 +219,7 @@ class ReformerAttention(MixingAttention):
     def _own(self, scores: Tensor) -> Tensor:
         """What every chunk adds to its scores with (before, itself): (size, 2 size)."""
         size = self.bucket_size
-        own = scores.new_zeros(size, size).fill_diagonal_(SELF)
+        own = SELF * torch.eye(size, dtype=scores.dtype, device=scores.device)
         if self.causal:
             own = own.masked_fill(torch.ones_like(own, dtype=torch.bool).triu(1), -torch.inf)
         return F.pad(own, (size, 0))
