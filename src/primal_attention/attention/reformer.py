@@ -115,8 +115,8 @@ class ReformerAttention(MixingAttention):
         )
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
-        with in_range(q, k, v) as rows:
-            return self._rounds(*rows, ignore).to(v.dtype)
+        with in_range(q, k, v) as (wide_q, wide_k, wide_v):
+            return self._rounds(wide_q, wide_k, wide_v, ignore).to(v.dtype)
 
     def _rounds(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         batch, heads, length, width = q.shape
