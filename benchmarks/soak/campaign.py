@@ -14,7 +14,8 @@ SHOWN = 25  # failures that are told; all are counted
 
 @dataclass(frozen=True)
 class Budget:
-    """Cases `first`, `first` + 1, ... as long as there is time and fewer than `cases` are done."""
+    """Cases `first`, `first` + 1, ... as long as there is time and fewer than `cases` are done; one
+    even if what comes before it has taken all the time."""
 
     seconds: float
     cases: int | None = None
@@ -27,7 +28,7 @@ class Budget:
 
     def __iter__(self) -> Iterator[int]:
         number = self.first
-        while self.spent < self.seconds:
+        while number == self.first or self.spent < self.seconds:
             if self.cases is not None and number >= self.first + self.cases:
                 return
             yield number

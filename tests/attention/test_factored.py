@@ -249,14 +249,18 @@ def test_inverse_of_nothing_is_one():
 
 
 FACTORED = ["linear", "flow", "cosformer", "performer"]
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in FACTORED[1:]]
+CAUSAL = [("linear", {}), ("flow", {}), ("cosformer", {"max_length": 200}), ("performer", {})]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["linear", *SLOW])
-def test_one_graph_serves_every_batch_and_length(name):
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [(name, {}) for name in FACTORED] + [(name, o | {"causal": True}) for name, o in CAUSAL],
+    ids=str,
+)
+def test_one_graph_serves_every_batch_and_length(name, options):
     torch.manual_seed(0)
-    layer = make_attention(name, 8, 2, dtype=torch.float64).eval()
+    layer = make_attention(name, 8, 2, dtype=torch.float64, **options).eval()
 
     def call(batch: int, length: int) -> tuple[Tensor, None, None, Tensor]:
         ignore = torch.arange(length) > torch.arange(batch).unsqueeze(-1) + 1
@@ -265,7 +269,7 @@ def test_one_graph_serves_every_batch_and_length(name):
     sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
     shapes = {"query": sizes, "key": None, "value": None, "key_padding_mask": sizes}
     program = torch.export.export(layer, call(3, 70), dynamic_shapes=shapes).module()
-    for size in ((1, 1), (5, 12), (2, 90)):
+    for size in ((1, 1), (5, 12), (2, 90), (1, 200)):
         assert_close(program(*call(*size))[0], layer(*call(*size))[0])
 
 

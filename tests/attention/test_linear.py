@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.testing import assert_close
 
 from primal_attention.attention import LinearAttention
@@ -81,6 +82,9 @@ def test_features_must_be_positive():
 def test_forward_mode():
     layer = LinearAttention(8, 2, dtype=torch.float64)
     x, tangent = torch.randn(2, 2, 5, 8, dtype=torch.float64)
-    _, found = torch.func.jvp(lambda y: layer(y)[0], (x,), (tangent,))
     ahead, behind = (layer(x + step * tangent)[0] for step in (1e-6, -1e-6))
+    _, found = torch.func.jvp(lambda y: layer(y)[0], (x,), (tangent,))
     assert_close(found, (ahead - behind) / 2e-6, rtol=1e-6, atol=1e-7)
+    with forward_ad.dual_level():
+        found = forward_ad.unpack_dual(layer(forward_ad.make_dual(x, tangent))[0]).tangent
+        assert_close(found, (ahead - behind) / 2e-6, rtol=1e-6, atol=1e-7)

@@ -180,3 +180,14 @@ def test_dropout_acts_in_training_only():
 def test_wrong_options(option):
     with pytest.raises(ValueError, match=f"{option} is 0; expected an integer of at least 1"):
         layer(**{option: 0})
+
+
+def test_sums_over_rounds_stay_in_the_range_of_float16():
+    """A key that every round meets counts that often before the division."""
+    torch.manual_seed(0)
+    layer = ReformerAttention(32, 2)
+    x = (10000 * torch.randn(1, 50, 32)).half()
+    half, exact = (
+        layer.to(dtype)(x.to(dtype))[0].float() for dtype in (torch.float16, torch.float32)
+    )
+    assert_close(half, exact, rtol=0.05, atol=0.01 * exact.abs().max().item())

@@ -691,6 +691,19 @@ def test_export_with_a_dynamic_length(case, padded):
         assert_close(program(*args, **masks)[0], layer(*args, **masks)[0], **EXACT)
 
 
+@pytest.mark.slow
+@sweep(ALL)
+def test_export_with_a_dynamic_batch(case):
+    layer, batch = case.make(), {0: torch.export.Dim("batch")}
+    masks = {"key_padding_mask": IGNORE}
+    shapes = {"query": batch, "key_padding_mask": batch}
+    program = torch.export.export(layer, (sequences(),), masks, dynamic_shapes=shapes).module()
+    for size in (1, 2, 7):
+        other, ignore = draw(size, LENGTH, WIDTH, seed=size), draw(size, LENGTH, seed=9) > 1
+        expected, _ = layer(other, key_padding_mask=ignore)
+        assert_close(program(other, key_padding_mask=ignore)[0], expected, **EXACT)
+
+
 @sweep(ALL)
 def test_in_torchs_encoder_layer(case):
     """In evaluation too, where torch has a fused path that knows only its own softmax."""

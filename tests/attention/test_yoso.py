@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.testing import assert_close
 
@@ -155,6 +156,9 @@ def test_function_transforms_and_second_derivatives():
     tangent = torch.ones_like(x[0])
     _, slope = torch.func.jvp(loss, (x[0],), (tangent,))
     assert_close(slope, gradient.detach().sum())
+    with forward_ad.dual_level():
+        slope = forward_ad.unpack_dual(loss(forward_ad.make_dual(x[0], tangent))).tangent
+        assert_close(slope, gradient.detach().sum())
     (twice,) = torch.autograd.grad(gradient.sum(), rows)
     ahead, behind = (torch.func.grad(loss)(x[0] + step) for step in (1e-6, -1e-6))
     assert_close(twice, (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-6)

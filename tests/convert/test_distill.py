@@ -9,6 +9,7 @@ from primal_attention import ksvd_residuals
 from primal_attention.convert import (
     convert_,
     converted_layers,
+    distill,
     distill_,
     init_ksvd_,
     load,
@@ -160,3 +161,12 @@ def test_refusals(encoder, x, tmp_path):
     converted_layers(fresh)[0].conversion.original = None
     with pytest.raises(ValueError, match="loaded without its base"):
         distill_(fresh, [x])
+
+
+def test_small_errors_are_told(encoder, x, monkeypatch):
+    convert_(encoder, rank=4)
+    monkeypatch.setattr(distill, "_error", lambda *_: 3.6e-6)
+    told = []
+    distill_(encoder, [x], steps=0, tell=lambda *said: told.append(said[-1]))
+    assert told
+    assert all(text.endswith(": 3.6e-06 -> 3.6e-06") for text in told)

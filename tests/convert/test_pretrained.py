@@ -135,6 +135,47 @@ def test_a_wrong_config_is_refused(hugging_face, tmp_path):
         load(tmp_path, base=3)
 
 
+WRONG = {  # values of a config.json
+    "a text for a number": ("num_attention_heads", "x"),
+    "a list for a number": ("num_hidden_layers", [1]),
+    "a list for names": ("id2label", [1]),
+    "an activation that is none": ("hidden_act", "x"),
+}
+RECORDS = {  # conversions in a config.json
+    "a list for a number": {"settings": {"rank": [1]}},
+    "a text for a number": {"settings": {"dropout": "x"}},
+    "a number for names": {"names": [1]},
+    "no settings": {"settings": None},
+}
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG.values(), ids=WRONG)
+def test_wrong_values_in_a_config_are_named(hugging_face, tmp_path, field, value):
+    model = convert_(hugging_face("bert").model, rank=3)
+    save(model, tmp_path / "ours")
+    model.save_pretrained(tmp_path / "theirs")
+    for folder, opened in (("ours", load), ("theirs", from_pretrained)):
+        path = tmp_path / folder / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+        with pytest.raises(ValueError, match=rf"{folder}.* cannot be read: \w+: ") as error:
+            opened(path.parent)
+        assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("change", RECORDS.values(), ids=RECORDS)
+def test_a_wrong_conversion_in_a_config_is_named(hugging_face, tmp_path, change):
+    convert_(hugging_face("bert").model, rank=3).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    (layer,) = config["primal_attention"]["layers"]
+    for name, value in change.items():
+        layer[name] = {**layer[name], **value} if isinstance(value, dict) else value
+    path.write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"config.json (is damaged|cannot be read): ") as error:
+        from_pretrained(tmp_path)
+    assert len(str(error.value).splitlines()) == 1
+
+
 def test_a_folder_stands_for_its_model(hugging_face, tmp_path):
     model = hugging_face("bert")[0]
     model.save_pretrained(tmp_path)

@@ -16,9 +16,12 @@ onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
 
-def session(model, x, mask, any_length):
+LINEAR = ["linear", "flow", "cosformer", "performer", "linformer"]
+ANY = {0: Dim("batch"), 1: Dim("length")}
+
+
+def session(model, x, mask, dynamic):
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    dynamic = {0: Dim("batch"), 1: Dim("length")} if any_length else {0: Dim("batch")}
     args = (x,) if mask is None else (x, mask)
     shapes = (dynamic,) if mask is None else (dynamic, dynamic)
     program = torch.onnx.export(model, args, dynamo=True, dynamic_shapes=shapes, verbose=False)
@@ -27,9 +30,9 @@ def session(model, x, mask, any_length):
     return onnxruntime.InferenceSession(buffer.getvalue(), providers=["CPUExecutionProvider"])
 
 
-def check(model, masked, batch, sizes, any_length=True):
-    x, mask = batch(3, 70)
-    onnx = session(model, x, mask if masked else None, any_length)
+def check(model, masked, batch, sizes, example=(3, 70), dynamic=ANY):
+    x, mask = batch(*example)
+    onnx = session(model, x, mask if masked else None, dynamic)
     names = [given.name for given in onnx.get_inputs()]
     for size in sizes:
         x, mask = batch(*size)
@@ -54,7 +57,7 @@ def test_onnx_of_every_kind(kind, masked, make_model, batch, sizes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["linear", "flow", "cosformer", "performer", "linformer"])
+@pytest.mark.parametrize("name", LINEAR)
 def test_onnx_of_the_linear_attentions(name, batch):
     torch.manual_seed(0)
     options = {"max_length": 100, "projection": 4} if name == "linformer" else {}
@@ -65,7 +68,16 @@ def test_onnx_of_the_linear_attentions(name, batch):
 
 @pytest.mark.slow
 def test_onnx_of_a_causal_performer(batch):
-    """Of one length: the graph says how often the sums are rescaled on the way."""
     torch.manual_seed(0)
     layer = Masked(pa.make_attention("performer", 8, 2, causal=True)).eval()
-    check(layer, True, batch, [(1, 70), (5, 70)], any_length=False)
+    check(layer, True, batch, [(1, 1), (5, 12), (2, 64), (1, 300)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(pa.available_attentions()) - set(LINEAR) - {"primal"}))
+def test_onnx_with_any_batch(name, batch):
+    torch.manual_seed(0)
+    options = {"reformer": {"bucket_size": 3}, "lka": {"deformable": True}}.get(name, {})
+    layer = Masked(pa.make_attention(name, 8, 2, **options)).eval()
+    sizes = [(1, 9), (2, 9), (5, 9)]
+    check(layer, True, batch, sizes, example=(3, 9), dynamic={0: Dim("batch")})

@@ -132,9 +132,35 @@ def test_compiled(weighted):
     assert_close(ours[2].values, right[2].values, **EXACT)
 
 
-@pytest.mark.parametrize("length", [1, 2, 5, 64, 129])
-def test_the_maximum_so_far_of_an_exported_graph(length, monkeypatch):
+@pytest.mark.parametrize("length", [1, 2, 64, 65, 200])
+def test_as_in_a_graph_of_any_length(length, monkeypatch):
+    """Without cummax, and without a loop over the chunks."""
+    q, k, v = (t.requires_grad_() for t in inputs(length + 7))
+    logs = logarithms(length + 7)
+    logs[0, 0, :9] = -torch.inf
+    first, rest = slice(0, 7), slice(7, None)
+    parts = (t[:, :, first] for t in (q, k, v))
+    _, _, before = causal_scan(*parts, start(weighted=True), logs[..., first])
+
+    def scanned(keys, values):
+        out, rows, after = causal_scan(
+            *(t[:, :, rest] for t in (q, keys, values)), before, logs[..., rest]
+        )
+        return out, rows, *after
+
+    expected = scanned(k, v)
     monkeypatch.setattr(scan, "is_exporting", lambda: True)
-    x = torch.randn(3, length)
-    x[0] = -torch.inf
-    assert torch.equal(scan._running_maximum(x), x.cummax(-1).values)
+    monkeypatch.setattr(scan, "_carry_rescaled", scan._carry_rescaled_at_once)
+    found = scanned(k, v)
+    assert_close(found, expected, **EXACT)
+    g = [draw(*t.shape, seed=8) for t in expected[:4]]
+    ours, right = (
+        torch.autograd.grad(r[:4], [q, k, v], g, retain_graph=True) for r in (found, expected)
+    )
+    assert_close(ours, right, **EXACT)
+    poisoned = [t.detach().clone() for t in (k, v)]
+    for rows in (*poisoned, logs.unsqueeze(-1)):
+        rows[:, :, -1] = torch.nan
+    out = scanned(*poisoned)[0]
+    assert torch.equal(out[:, :, :-1], found[0][:, :, :-1])
+    assert out[:, :, -1].isnan().all()

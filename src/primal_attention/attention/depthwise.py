@@ -128,7 +128,7 @@ class DepthWise(nn.Module):
             fractions.append(own - whole)
         heads = x.unflatten(-1, (self.heads, -1))  # (B, *sizes, h, p)
         found = interpolate(heads, lows, lasts, fractions)  # (B, M, h, p)
-        return found.view(len(x), *sizes, x.shape[-1])
+        return found.view(x.shape[0], *sizes, x.shape[-1])
 
 
 def interpolate(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..theory.transforms import is_transformed
 from .masks import expect_tensor, padding_mask
 from .rotation import Rotation
 
@@ -117,7 +118,7 @@ def _same(a: Tensor, b: Tensor) -> bool:
     argument; such aliases have the same place in memory and the same origin in the graph."""
     if a is b:
         return True
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if torch.compiler.is_compiling() or is_transformed():
         return False
     return (
         a.shape == b.shape

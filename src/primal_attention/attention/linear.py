@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from ..kernels.scan import Sums, causal_scan
 from ..theory.features import Elu, FeatureMap, make_feature_map
+from ..theory.transforms import is_transformed
 from .base import check_batch
 from .factored import (
     FactoredAttention,
@@ -171,7 +172,7 @@ class LinearAttention(FactoredAttention):
 
 
 def _features(x: Tensor) -> Tensor:
-    if torch._C._are_functorch_transforms_active():  # they differentiate the plain operations
+    if is_transformed():  # they differentiate the plain operations
         return F.elu(x) + 1.0
     features: Tensor = _EluPlusOne.apply(x)
     return features

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from ..theory.precision import widen
 from .base import check_positive
 from .cost import Terms
+from .factored import in_range
 from .projected import MixingAttention
 from .registry import register
 
@@ -114,13 +115,17 @@ class ReformerAttention(MixingAttention):
         )
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        with in_range(q, k, v) as (wide_q, wide_k, wide_v):
+            return self._rounds(wide_q, wide_k, wide_v, ignore).to(v.dtype)
+
+    def _rounds(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         batch, heads, length, width = q.shape
         size, rounds = self.bucket_size, (batch, heads, self.hashes)
         chunks = self._chunks(self._buckets(q.detach(), ignore), ignore is not None)
         samples = torch.arange(0, batch * heads * length, length, device=q.device)
         position = chunks.position + samples.view(batch, heads, 1, 1)
         ones = v.new_ones((*v.shape[:3], 1))  # their sum is the denominator
-        unit = F.normalize(widen(k), dim=-1).to(k.dtype)  # its guard, 1e-12, is 0 in float16
+        unit = F.normalize(widen(k), dim=-1).to(k.dtype)
         rows = torch.cat([unit, v, ones], -1)  # one gather for all
         queries = _rows(q, position[..., size:]).unflatten(0, (-1, size))
         keys, values = (
@@ -146,7 +151,7 @@ class ReformerAttention(MixingAttention):
             buckets = q.new_zeros((batch, heads, self.hashes, length), dtype=torch.long)
         else:
             digits, columns = -(-most // BITS), 2 ** (min(most, BITS) - 1)
-            rotations = self.rotations[:, :, :, :digits, :columns]
+            rotations = self.rotations[:, :, :, :digits, :columns].to(q.dtype)
             turned = (q @ rotations.flatten(2)).unflatten(-1, rotations.shape[2:])
             bits = torch.arange(most, -1, -BITS, device=q.device)[:digits]
             if ignore is not None:
@@ -172,10 +177,13 @@ class ReformerAttention(MixingAttention):
         """Sort by bucket and cut into chunks; the first chunk stays empty, as the one before."""
         size, length = self.bucket_size, buckets.shape[-1]
         count = 1 + length // size + 2 ** self._bits(length) + padded  # at most
-        ordered, order = buckets.sort(dim=-1, stable=True)
         index = torch.arange(length, device=buckets.device)
-        begins = F.pad(ordered[..., 1:] != ordered[..., :-1], (1, 0), value=True)
-        rank = index - (index * begins).cummax(-1).values  # in the bucket
+        numbers, order = (buckets * length + index).sort(dim=-1)  # ONNX has no stable sort
+        ordered = numbers.div(length, rounding_mode="floor")
+        members = buckets.new_zeros((*buckets.shape[:3], 2 ** self._bits(length) + padded))
+        members = members.scatter_add(-1, ordered, torch.ones_like(ordered))
+        begins = (members.cumsum(-1) - members).gather(-1, ordered)
+        rank = index - begins  # in the bucket
         slot = (rank % size == 0).cumsum(-1) * size + rank % size
         empty = buckets.new_zeros((*buckets.shape[:3], count * size))
         linked = empty.scatter(-1, slot, (rank >= size).long())[..., ::size]
@@ -211,8 +219,7 @@ class ReformerAttention(MixingAttention):
     def _own(self, scores: Tensor) -> Tensor:
         """What every chunk adds to its scores with (before, itself): (size, 2 size)."""
         size = self.bucket_size
-        lowered = max(SELF, torch.finfo(scores.dtype).min / 2)  # a float16 ends earlier
-        own = scores.new_zeros(size, size).fill_diagonal_(lowered)
+        own = SELF * torch.eye(size, dtype=scores.dtype, device=scores.device)
         if self.causal:
             own = own.masked_fill(torch.ones_like(own, dtype=torch.bool).triu(1), -torch.inf)
         return F.pad(own, (size, 0))

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from ..kernels.graphs import is_exporting
 from ..theory.precision import widen, without_autocast
+from ..theory.transforms import is_transformed
 from .base import check_positive
 from .cost import Terms
 from .inputs import Sequences
@@ -91,7 +92,7 @@ class YosoAttention(MixingAttention):
 def _plainly() -> bool:
     """Without blocks: their number would fix the length of an exported graph, and function
     transforms (torch.func) differentiate the plain operations."""
-    return is_exporting() or torch._C._are_functorch_transforms_active()
+    return is_exporting() or is_transformed()
 
 
 class _Collisions(torch.autograd.Function):

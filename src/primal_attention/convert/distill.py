@@ -60,7 +60,7 @@ def distill_(
             after = _teach(layer, heard, steps, lr, before) if steps else before
             rows.append(Distilled(paths(model, layer)[0], before, after))
             if tell is not None:
-                tell(len(rows), len(learning), f"{rows[-1].name}: {before:.3f} -> {after:.3f}")
+                tell(len(rows), len(learning), f"{rows[-1].name}: {before:.3g} -> {after:.3g}")
     return rows
 
 

@@ -15,7 +15,7 @@ from ..runs.files import read_json, replacing, write_bytes, write_json
 from .apply import repeat, swap
 from .fingerprint import contents, split, structure, tensors
 from .optimizers import exchange
-from .record import layers_record, note
+from .record import check_layers, expect, layers_record, note
 from .sites import expect_converted
 
 FORMAT = 1
@@ -155,7 +155,7 @@ def _adopt_types(model: nn.Module, named: dict[str, Tensor]) -> None:
 def _base_model(folder: Path, base: Any, record: dict[str, Any], complete: bool) -> nn.Module:
     if isinstance(base, nn.Module):
         return base
-    from .pretrained import build_base, read_config
+    from .pretrained import build_base, named_in_errors, read_config
 
     if not complete and not isinstance(base, str | Path):
         raise ValueError("the folder holds converted layers only; expected base to be a model")
@@ -163,6 +163,8 @@ def _base_model(folder: Path, base: Any, record: dict[str, Any], complete: bool)
         if not (folder / CONFIG).exists():
             raise ValueError(f"{folder} has no {CONFIG}; expected base, the unconverted model")
         base = read_config(folder, record["model"])
+        with named_in_errors(folder / CONFIG):
+            return build_base(base, record["model"])  # type: ignore[no-any-return]
     return build_base(base, record["model"])  # type: ignore[no-any-return]
 
 
@@ -180,22 +182,14 @@ def _read(path: Path) -> dict[str, Any]:
 def _check_record(path: Path, record: Any) -> None:
     """Raise a ValueError unless a record has what `load` reads of it."""
 
-    def expect(place: str, found: Any, kind: type) -> Any:
-        if not isinstance(found, kind):
-            raise ValueError(f"{path} is damaged: {place} is {found!r}; expected a {kind.__name__}")
-        return found
-
     for name in ("weights", "model"):
-        expect(name, record.get(name), str)
+        expect(path, name, record.get(name), str)
     if (kept := record["weights"]) not in KEPT:  # nobody would compare the base
         expected = f"expected one of {', '.join(KEPT)}"
         raise ValueError(f"{path} is damaged: weights is {kept!r}; {expected}")
-    base = expect("base", record.get("base"), dict)
-    expect("base.structure", base.get("structure"), str)
-    for i, layer in enumerate(expect("layers", record.get("layers"), list)):
-        expect(f"layers[{i}]", layer, dict)
-        for word in expect(f"layers[{i}].names", layer.get("names"), list):
-            expect(f"layers[{i}].names", word, str)
+    base = expect(path, "base", record.get("base"), dict)
+    expect(path, "base.structure", base.get("structure"), str)
+    check_layers(path, record.get("layers"))
 
 
 def _weights(path: Path) -> dict[str, Tensor]:

@@ -18,7 +18,12 @@ from .apply import convert_
 from .distill import Distilled, distill_
 from .folder import save
 from .planning import Plan
-from .pretrained import expect_place, expect_unconverted, require_transformers
+from .pretrained import (
+    expect_place,
+    expect_unconverted,
+    named_in_errors,
+    require_transformers,
+)
 
 # of any library: whether transformers can read what is there, it says itself
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin*", "tf_model*.h5", "flax_model*.msgpack")
@@ -52,7 +57,8 @@ def open_model(path: Path | str, class_name: str | None = None) -> tuple[nn.Modu
     trained = path.is_dir() and any(file for pattern in _WEIGHTS for file in folder.glob(pattern))
     if not trained:
         auto = kind.__name__.startswith("Auto")
-        return (kind.from_config(config) if auto else kind(config)), False
+        with named_in_errors(folder / "config.json"):
+            return (kind.from_config(config) if auto else kind(config)), False
     try:
         # weights_only: a .bin is a pickle, of which nothing but tensors may be read
         return kind.from_pretrained(folder, local_files_only=True, weights_only=True), True
@@ -69,7 +75,8 @@ def _config(folder: Path, class_name: str | None) -> Any:
     stored = read_object(folder / "config.json")
     known = getattr(getattr(transformers, class_name or "", None), "config_class", None)
     try:
-        return (known or transformers.AutoConfig).from_pretrained(folder, local_files_only=True)
+        with named_in_errors(folder / "config.json"):
+            return (known or transformers.AutoConfig).from_pretrained(folder, local_files_only=True)
     except ValueError as error:
         if "model_type" not in stored:
             raise ValueError(

@@ -13,6 +13,9 @@ from __future__ import annotations
 
 import functools
 import re
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,8 +25,8 @@ from torch import nn
 from ..adapters.converted import converted_layers, forget_originals
 from ..runs.extras import needs_extra
 from .apply import repeat
-from .folder import RECORD
-from .record import FIELD, note
+from .folder import CONFIG, RECORD
+from .record import FIELD, check_layers, expect, note
 
 
 def from_pretrained(
@@ -52,7 +55,8 @@ def from_pretrained(
     transformers = require_transformers()
     known = getattr(getattr(transformers, class_name or "", None), "config_class", None)
     try:
-        config = (known or transformers.AutoConfig).from_pretrained(name, **_place(name))
+        with named_in_errors(Path(name) / CONFIG):
+            config = (known or transformers.AutoConfig).from_pretrained(name, **_place(name))
     except (OSError, ValueError) as error:
         raise ValueError(
             f"{name} cannot be opened: {str(error).splitlines()[0]} Expected a folder or a name of "
@@ -60,13 +64,29 @@ def from_pretrained(
             '(class_name="BertForMaskedLM")'
         ) from error
     names = getattr(config, "architectures", None) or ["AutoModel"]
-    kind = getattr(transformers, class_name or names[0], None)
+    kind = getattr(transformers, str(class_name or names[0]), None)
     if kind is None:
         raise ValueError(
             f"{name} holds a {class_name or names[0]}; expected a class of transformers"
         )
     kind = pretrained_class(kind) if getattr(config, FIELD, None) else kind
-    return kind.from_pretrained(name, **{**_place(name), **options})  # type: ignore[no-any-return]
+    with named_in_errors(name):
+        model: nn.Module = kind.from_pretrained(name, **{**_place(name), **options})
+    return model
+
+
+@contextmanager
+def named_in_errors(place: Path | str) -> Iterator[None]:
+    """What transformers makes of wrong values in a file is one sentence that names it."""
+    try:
+        yield
+    except (OSError, ImportError):  # these say what they could not find
+        raise
+    except Exception as error:
+        said = textwrap.shorten(str(error), 300)
+        if isinstance(error, ValueError) and (str(place) in said or "model_type" in said):
+            raise
+        raise ValueError(f"{place} cannot be read: {type(error).__name__}: {said}") from error
 
 
 def expect_place(name: Path | str) -> None:
@@ -103,7 +123,10 @@ def pretrained_class(kind: type[Any]) -> type[Any]:
                 "the config tells of no conversion; expected that of a converted model"
             )
         if not converted_layers(self):
-            repeat(self, _own_layers(self, known["layers"]))
+            place = Path(config.name_or_path) / CONFIG
+            check_layers(place, expect(place, FIELD, known, dict).get("layers"))
+            with named_in_errors(place):
+                repeat(self, _own_layers(self, known["layers"]))
             forget_originals(self)
             note(self)
 
@@ -135,7 +158,12 @@ def _own_layers(model: Any, layers: list[dict[str, Any]]) -> list[dict[str, Any]
 
 def read_config(folder: Path | str, path: str) -> Any:
     """The config in a folder, for a model class of transformers."""
-    return _model_class(path).config_class.from_pretrained(folder, **_place(folder))
+    try:
+        kind = _model_class(path).config_class
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from error
+    with named_in_errors(Path(folder) / CONFIG):
+        return kind.from_pretrained(folder, **_place(folder))
 
 
 def build_base(base: Any, path: str) -> Any:
@@ -144,7 +172,8 @@ def build_base(base: Any, path: str) -> Any:
     if isinstance(base, str | Path):
         expect_place(base)
         expect_unconverted(read_config(base, path), base)
-        return _model_class(path).from_pretrained(base, **_place(base))
+        with named_in_errors(base):
+            return _model_class(path).from_pretrained(base, **_place(base))
     if not hasattr(base, "to_dict"):
         raise TypeError(f"base is a {type(base).__name__}; expected a model, a config or a folder")
     return _model_class(path)(base)
@@ -163,10 +192,14 @@ def expect_unconverted(config: Any, folder: Path | str) -> None:
 
 def _model_class(path: str) -> Any:
     module, _, name = path.rpartition(".")
-    if not module.startswith("transformers."):
+    kind = None
+    if module.startswith("transformers."):
+        require_transformers()
+        with suppress(ImportError):
+            kind = getattr(import_module(module), name, None)
+    if kind is None:
         raise ValueError(f"the model is a {path}; expected base to be such a model")
-    require_transformers()
-    return getattr(import_module(module), name)
+    return kind
 
 
 def require_transformers() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -23,6 +24,21 @@ def layers_record(model: nn.Module) -> list[dict[str, Any]]:
         }
         for layer in converted_layers(model)
     ]
+
+
+def expect(path: Path, place: str, found: Any, kind: type) -> Any:
+    """What was found at a place of a file, if it is of that kind."""
+    if not isinstance(found, kind):
+        raise ValueError(f"{path} is damaged: {place} is {found!r}; expected a {kind.__name__}")
+    return found
+
+
+def check_layers(path: Path, layers: Any) -> None:
+    """Raise a ValueError unless the layers of a record are of the kinds that are read of them."""
+    for i, layer in enumerate(expect(path, "layers", layers, list)):
+        expect(path, f"layers[{i}]", layer, dict)
+        for word in expect(path, f"layers[{i}].names", layer.get("names"), list):
+            expect(path, f"layers[{i}].names", word, str)
 
 
 def note(model: nn.Module) -> None:

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from ..distributed import WHOLE, WholeSequence
 from ..theory.precision import widen
+from ..theory.transforms import is_transformed
 from .ordering import valid_first
 from .reference import hide
 
@@ -184,7 +185,7 @@ def sample_anchors(
     else:
         among_valid = sampled_positions((~ignore).sum(-1), n, rule)
         at = valid_first(ignore)[0].gather(1, among_valid)
-    transformed = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    transformed = torch.compiler.is_compiling() or is_transformed()
     if transformed or not (x.requires_grad and torch.is_grad_enabled()):
         return x, x.gather(1, at.unsqueeze(-1).expand(-1, -1, width))
     x, rows = _Rows.apply(x, at)
@@ -203,7 +204,7 @@ class _Rows(torch.autograd.Function):
         index = at.unsqueeze(-1).expand_as(g_rows)
         # In place, since the products behind x made this gradient for us alone; unless it is itself
         # to be differentiated, or is one of a batch of gradients.
-        if torch.is_grad_enabled() or torch._C._are_functorch_transforms_active():
+        if torch.is_grad_enabled() or is_transformed():
             return g.scatter_add(1, index, g_rows), None
         return g.scatter_add_(1, index, g_rows), None
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..theory.features import Cosine, Elu, FeatureMap
 from ..theory.precision import knows_autocast
+from ..theory.transforms import is_transformed
 from . import passes
 from .folded import attend_folded, features_are_cheaper, fold_weights
 from .graphs import is_exporting
@@ -60,7 +61,7 @@ def choose_path(
             return "reference"
         known = _knows_native(x, dtype, feature_map, native)
         return "native" if known and operator.available() else "reference"
-    if not fast or torch._C._are_functorch_transforms_active():
+    if not fast or is_transformed():
         return "reference"
     if triton is not None and switch.serves(x, dtype, feature_map, triton):
         return "triton"

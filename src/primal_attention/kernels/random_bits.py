@@ -5,17 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..theory.transforms import is_transformed
+
 LEVELS = 2**16  # on a CPU, the probability of a drop is a multiple of 1 / LEVELS
 TILE = 2**18  # numbers that are treated at a time
 
 
 def is_eager_cpu(x: Tensor) -> bool:
     """Whether hand-written passes may serve: a CPU, no compiled graph, no function transform."""
-    return (
-        x.device.type == "cpu"
-        and not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
-    )
+    return x.device.type == "cpu" and not torch.compiler.is_compiling() and not is_transformed()
 
 
 def keep_scale(p: float) -> float:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..theory.transforms import is_transformed
 from .graphs import is_exporting
 
 _CHUNK = 64
@@ -57,10 +58,8 @@ def causal_scan(
     else:
         (logs,) = _chunks(logs.to(q.dtype).unsqueeze(-1), fill=-torch.inf)
         logs = logs.squeeze(-1)  # (B, h, C, chunk)
-        peaks = _running_maximum(torch.cat([before.peak.unsqueeze(-1), logs.flatten(2)], -1))
-        at_rows = peaks[..., 1:].unflatten(-1, logs.shape[2:])
+        at_rows, ends = _running_peaks(before.peak.unsqueeze(-1), logs)
         kernel = kernel * (logs.unsqueeze(-2) - at_rows.unsqueeze(-1)).clamp(max=0.0).exp()
-        ends = torch.cat([before.peak.unsqueeze(-1), at_rows[..., -1]], -1)  # (B, h, C + 1)
         k = k * (logs - ends[..., 1:, None]).exp().unsqueeze(-1)
         carried, after = _carry_rescaled(k, v, before, ends)
         q = q * (ends[..., :-1, None] - at_rows).exp().unsqueeze(-1)
@@ -119,16 +118,28 @@ def _without_nan(keys: Tensor, values: Tensor) -> Tensor:
     return values.masked_fill(keys.isnan().any(-1, keepdim=True), 0.0)
 
 
-def _running_maximum(x: Tensor) -> Tensor:
-    """max_{j <= i} x_j along the last dimension. ONNX has no such operation: in exported graphs
-    each step doubles the number of elements that have been looked at."""
+def _running_peaks(before: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
+    """max_{j <= i} of before (B, h, 1) and logs (B, h, C, chunk), at every row (B, h, C, chunk) and
+    at the ends (B, h, C + 1) of what came before and of every chunk."""
     if not is_exporting():
-        return x.cummax(-1).values
-    seen = 1
-    while seen < x.shape[-1]:
-        x = torch.cat([x[..., :seen], x[..., seen:].maximum(x[..., :-seen])], -1)
-        seen *= 2
-    return x
+        peaks = torch.cat([before, logs.flatten(2)], -1).cummax(-1).values
+        at_rows = peaks[..., 1:].unflatten(-1, logs.shape[2:])
+        return at_rows, torch.cat([before, at_rows[..., -1]], -1)
+    # ONNX has no such operation. Within a chunk, whose size is fixed, each step doubles the number
+    # of elements that have been looked at; between chunks, every end looks at all before it.
+    seen, within = 1, logs
+    while seen < _CHUNK:
+        longer = within[..., seen:].maximum(within[..., :-seen])
+        seen, within = 2 * seen, torch.cat([within[..., :seen], longer], -1)
+    own = torch.cat([before, within[..., -1]], -1)
+    ends = own.unsqueeze(-2).masked_fill(~_until(own), -torch.inf).amax(-1)
+    return within.maximum(ends[..., :-1, None]), ends
+
+
+def _until(ends: Tensor) -> Tensor:
+    """Which ends (..., C + 1) are not behind another one, (C + 1, C + 1)."""
+    at = torch.arange(ends.shape[-1], device=ends.device)
+    return at <= at.unsqueeze(-1)
 
 
 def _carry(before: Tensor, own: Tensor, dim: int) -> Tensor:
@@ -139,6 +150,8 @@ def _carry(before: Tensor, own: Tensor, dim: int) -> Tensor:
 
 def _carry_rescaled(k: Tensor, v: Tensor, before: Sums, ends: Tensor) -> tuple[Sums, Sums]:
     """The same with sums in units of exp(ends): they are rescaled whenever the peak grows."""
+    if torch.compiler.is_compiling():
+        return _carry_rescaled_at_once(k, v, before, ends)
     shrink = (ends[..., :-1] - ends[..., 1:]).exp().unbind(-1)
     values, keys = [before.values], [before.keys]
     new = zip(shrink, (k.mT @ v).unbind(2), k.sum(-2).unbind(2), strict=True)
@@ -147,6 +160,21 @@ def _carry_rescaled(k: Tensor, v: Tensor, before: Sums, ends: Tensor) -> tuple[S
         keys.append(torch.addcmul(more_keys, keys[-1], factor[..., None]))
     carried = Sums(torch.stack(values[:-1], 2), torch.stack(keys[:-1], 2))
     return carried, Sums(values[-1], keys[-1], ends[..., -1].contiguous())
+
+
+def _carry_rescaled_at_once(k: Tensor, v: Tensor, before: Sums, ends: Tensor) -> tuple[Sums, Sums]:
+    """Likewise, as a product of all pairs of chunks: a loop would fix the length of a graph."""
+    shrink = (ends.unsqueeze(-2) - ends.unsqueeze(-1)).exp().masked_fill(~_until(ends), 0.0)
+    sums = []
+    for first, own in ((before.values, k.mT @ v), (before.keys, k.sum(-2))):
+        parts = torch.cat([first.unsqueeze(2), own], 2)  # (B, h, C + 1, *end)
+        rows = parts.flatten(3) if own.dim() == 5 else parts
+        unseen = (0.0 * rows).cumsum(2)  # a later NaN must not reach earlier chunks
+        carried = shrink @ rows.nan_to_num(0.0, 0.0, 0.0) + unseen
+        sums.append(carried.view(parts.shape))
+    values, keys = sums
+    after = Sums(values[:, :, -1].contiguous(), keys[:, :, -1].contiguous(), ends[..., -1])
+    return Sums(values[:, :, :-1], keys[:, :, :-1]), after
 
 
 def running_mean(
@@ -167,7 +195,7 @@ def running_mean(
         steps = (~ignore).cumsum(-1)
     counts = count.unsqueeze(-1) + steps  # (B, N)
     divisor = counts.clamp(min=1).to(total.dtype).unsqueeze(-1)
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if torch.compiler.is_compiling() or is_transformed():
         sums = x.to(total.dtype).cumsum(1) + total.unsqueeze(1)
         return (sums / divisor).to(x.dtype), sums[:, -1], counts[:, -1]
     means = _RunningMean.apply(x, total, divisor)

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from ..attention.rotation import Rotation
 from ..kernels.ordering import valid_first
+from ..theory.transforms import is_transformed
 
 
 class Packing(NamedTuple):
@@ -93,11 +94,7 @@ def _move_to_front(inputs: Tensor, padding: Tensor, lengths: Tensor) -> tuple[Te
 
 
 def _may_pack(padding: Tensor) -> bool:
-    return not (
-        torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
-        or padding.is_meta
-    )
+    return not (torch.compiler.is_compiling() or is_transformed() or padding.is_meta)
 
 
 # One is the other's derivative. torch's own derivative of index_select would add row by row.

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from .entry import Count, Entry, Parts
+from .transforms import is_transformed
 
 _CAPACITY = 32  # forwards without backward or `ksvd_loss`, beyond which something is wrong
 
@@ -44,7 +45,7 @@ class Ledger:
         of; returns `out`, from now on tied to them: a backward pass through either releases the
         ledger."""
         with_grad, compiling = torch.is_grad_enabled(), torch.compiler.is_compiling()
-        transformed = compiling or torch._C._are_functorch_transforms_active()
+        transformed = compiling or is_transformed()
         if isinstance(made, Parts) and with_grad and not transformed and _to_be_trained(made):
             out, terms = _WatchParts.apply(out, self.went_back, *made)
         else:

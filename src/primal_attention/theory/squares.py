@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .entry import Entry
 from .objective import Positions
+from .transforms import is_transformed
 
 Square = Literal["sample", "batch"]  # what is squared: J of each sample, or their mean
 
@@ -37,7 +38,7 @@ def sum_of_squares(
 
 def _few_operations_serve(layers: Sequence[Entry]) -> bool:
     """Not where a graph is traced or transformed, nor over several devices."""
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if torch.compiler.is_compiling() or is_transformed():
         return False
     return len({entry.terms.device for entry in layers}) == 1
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 
@@ -186,3 +187,7 @@ def test_forward_mode(kind, features, fast, make_layer, make_rows):
         _, found = torch.func.jvp(function, (x,), (tangent,))
         ahead, behind = (function(x + step * tangent) for step in (1e-6, -1e-6))
         assert_close(found, (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-7)
+    _, expected = torch.func.jvp(lambda y: layer(y)[0], (x,), (tangent,))
+    with forward_ad.dual_level():
+        dual = layer(forward_ad.make_dual(x, tangent))[0]
+        assert_close(forward_ad.unpack_dual(dual).tangent, expected)
