@@ -78,7 +78,9 @@ def adapted(asked: argparse.Namespace, vocabulary: dict[str, int]) -> tuple[Any,
     sequences = adapt_reactions.read(asked.data / "uspto50k_a.tsv.gz", vocabulary, 5001)
     learned, _ = adapt_reactions.batches(sequences, 16, vocabulary, seed=1)
     model: Any = BertForMaskedLM.from_pretrained(asked.model, weights_only=True).eval()
-    settings = AdaptSettings(layerwise=asked.layerwise, steps=asked.adapt_steps, every=100)
+    settings = AdaptSettings(
+        layerwise=asked.layerwise, steps=asked.adapt_steps, lr=asked.adapt_lr, every=100
+    )
     pa.adapt_(
         model, learned, layers="all", count=asked.layers, settings=settings,
         folder=asked.work / f"classes-{asked.layers}-{asked.layerwise}-{asked.adapt_steps}",
@@ -111,13 +113,15 @@ def adapt_to(
     """Convert a fine-tuned model in place and adapt it to what it was, with the labels; which of
     its attentions, by a plan unless they are known."""
     settings = AdaptSettings(
-        layerwise=asked.layerwise, steps=asked.adapt_steps, every=100, task=1.0, seed=seed
-    )
+        layerwise=asked.layerwise, steps=asked.adapt_steps, lr=asked.adapt_lr, every=50,
+        task=1.0, seed=seed,
+    )  # fmt: skip
+    name = f"tuned-{asked.steps}-{asked.adapt_steps}-{asked.adapt_lr}-{seed}"
     known: dict[str, Any] = {"layers": rf"layer\.({'|'.join(map(str, which))})\."}
     shuffled = random.Random(seed).sample(train, len(train))
     pa.adapt_(
         model, shuffled, **(known if which else {"layers": "all", "count": asked.layers}),
-        settings=settings, folder=asked.work / f"tuned-{asked.steps}-{asked.adapt_steps}-{seed}",
+        settings=settings, folder=asked.work / name,
         tell=lambda step, steps, text: print(f"{step}/{steps} {text}", flush=True),
     )  # fmt: skip
     return places(model)
@@ -161,6 +165,8 @@ def main() -> None:
     )
     parser.add_argument("--layerwise", type=int, default=600)
     parser.add_argument("--adapt-steps", type=int, default=300)
+    parser.add_argument("--adapt-lr", type=float, default=1e-4)
+    parser.add_argument("--which", type=int, nargs="*", default=[], help="the blocks of a plan")
     parser.add_argument("--work", type=Path, default=Path("adapted"))
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--lr", type=float, default=2e-4)
@@ -178,7 +184,7 @@ def main() -> None:
     encoder, which = None, list[int]()
     if not {"original", "adapted"}.issuperset(asked.models):
         encoder, which = adapted(asked, vocabulary)
-    planned: list[int] = []  # on the first fine-tuned model
+    planned: list[int] = asked.which  # else on the first fine-tuned model
     for seed in asked.seeds:
         torch.manual_seed(seed)
         base: Any = BertForSequenceClassification.from_pretrained(
@@ -190,6 +196,7 @@ def main() -> None:
                 "lr": asked.lr, "test": len(part_b),
                 **({"which": which} if kind in ("converted", "silenced") else {}),
                 **({"adapted": asked.adapt_steps} if kind in ("converted", "adapted") else {}),
+                **({"adapt lr": asked.adapt_lr} if kind == "adapted" else {}),
             }  # fmt: skip
             if same := [line for line in map(json.loads, known) if case.items() <= line.items()]:
                 planned = planned or (same[0]["which"] if kind == "adapted" else [])
