@@ -18,7 +18,7 @@ FORCED = {
     "reproduce": {"--quick": None, "--seeds": "0", "--budget": "20s"},
     "sweep": {"--search": "2", "--seeds": "0", "--workers": "1"},
     "calibrate": {"--resamples": "20"},
-    "adapt": {"--steps": "2", "--every": "1", "--batch-size": "4"},
+    "adapt": {"--steps": "4", "--every": "1", "--batch-size": "4", "--layerwise": "2"},
     "convert": {"--distill": "2"},
     "generate": {"--tokens": "5"},
     "spectrum": {"--inputs": "2"},
@@ -44,6 +44,7 @@ STANDS_FOR = {
     "SAVED": "saved", "FOLDER": "data", "DATA": "data", "POLICIES": "policies",
     "NAME": "performer", "NEW": "new.csv", "FILE": "plain.csv", "COLUMN": "out",
     "TASK": "uea/BasicMotions", "YOUR_WIDTH": "16",
+    "rxnfp/models/transformers/bert_pretrained": "models/bert", "inputs.npz": "texts.npz",
 }  # fmt: skip
 OWN = {"predict": "runs/sensors", "export": "runs/sensors", "serve": "runs/sensors",
        "generate": "runs/text"}  # fmt: skip
