@@ -5,7 +5,8 @@
 --model and --data as in `adapt_reactions.py`; the files have a column `class`, 1 to 10. The
 pretrained BERT gets a new head and learns the classes of part a; part b is read once, at the end.
 Original: as it is. Adapted: the original is fine-tuned first; then attentions of a measured plan
-(made on the first seed's model) are converted and adapted to it on the same labelled part a.
+(made on the first seed's model) are converted and adapted to it on the same labelled part a;
+`--attention none` is its dumb baseline, in which they see one position each.
 Converted: first, once and without labels, the attentions of a measured plan are converted and the
 masked language model is adapted on part a; then the same fine-tuning. Silenced: the same attentions
 give nothing but their output bias. Majority: the most frequent class.
@@ -116,12 +117,13 @@ def adapt_to(
         layerwise=asked.layerwise, steps=asked.adapt_steps, lr=asked.adapt_lr, every=50,
         task=1.0, seed=seed,
     )  # fmt: skip
-    name = f"tuned-{asked.steps}-{asked.adapt_steps}-{asked.adapt_lr}-{seed}"
+    known_as = (asked.steps, asked.adapt_steps, asked.adapt_lr, seed, asked.attention)
     known: dict[str, Any] = {"layers": rf"layer\.({'|'.join(map(str, which))})\."}
     shuffled = random.Random(seed).sample(train, len(train))
     pa.adapt_(
         model, shuffled, **(known if which else {"layers": "all", "count": asked.layers}),
-        settings=settings, folder=asked.work / name,
+        settings=settings, folder=asked.work / "-".join(map(str, ("tuned", *known_as))),
+        attention=asked.attention,
         tell=lambda step, steps, text: print(f"{step}/{steps} {text}", flush=True),
     )  # fmt: skip
     return places(model)
@@ -166,6 +168,7 @@ def main() -> None:
     parser.add_argument("--layerwise", type=int, default=600)
     parser.add_argument("--adapt-steps", type=int, default=300)
     parser.add_argument("--adapt-lr", type=float, default=1e-4)
+    parser.add_argument("--attention", default="primal", help="what adapted attentions become")
     parser.add_argument("--which", type=int, nargs="*", default=[], help="the blocks of a plan")
     parser.add_argument("--work", type=Path, default=Path("adapted"))
     parser.add_argument("--steps", type=int, default=400)
@@ -173,8 +176,8 @@ def main() -> None:
     parser.add_argument("--test", type=int, default=5001, help="reactions of part b")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    lines = (asked.model / "vocab.txt").read_text().splitlines()
-    vocabulary = {word: number for number, word in enumerate(lines)}
+    words = (asked.model / "vocab.txt").read_text().splitlines()
+    vocabulary = {word: number for number, word in enumerate(words)}
     part_a = read(asked.data / "uspto50k_a.tsv.gz", vocabulary, 5001)
     part_b = read(asked.data / "uspto50k_b.tsv.gz", vocabulary, asked.test)
     train, test = batches(part_a, 16), batches(part_b, 32)
@@ -196,9 +199,11 @@ def main() -> None:
                 "lr": asked.lr, "test": len(part_b),
                 **({"which": which} if kind in ("converted", "silenced") else {}),
                 **({"adapted": asked.adapt_steps} if kind in ("converted", "adapted") else {}),
-                **({"adapt lr": asked.adapt_lr} if kind == "adapted" else {}),
+                **({"adapt lr": asked.adapt_lr, "attention": asked.attention}
+                   if kind == "adapted" else {}),
             }  # fmt: skip
-            if same := [line for line in map(json.loads, known) if case.items() <= line.items()]:
+            lines = ({"attention": "primal"} | json.loads(line) for line in known)
+            if same := [line for line in lines if case.items() <= line.items()]:
                 planned = planned or (same[0]["which"] if kind == "adapted" else [])
                 continue
             start = time.process_time()
