@@ -98,7 +98,14 @@ def compare(layer, x, ignore=None, least=1e-5):
     times = cancellation(twin, x, ignore)
     loss = expected.pop("loss")
     assert_close(found.pop("loss").double(), loss, rtol=1e-4 + 4e-6 * times, atol=least)
-    assert_same(found, expected, 1e-4 + 2e-6 * times, least)
+    own = copy.deepcopy(layer)  # the plain operations in single precision lose as much to it
+    own.fast = False
+    single = run(own, x, ignore)
+    off = max(
+        (single[name].double() - value).abs().max().item() / max(value.abs().max().item(), least)
+        for name, value in expected.items()
+    )
+    assert_same(found, expected, max(1e-4 + 2e-6 * times, off if times > 1 else 0), least)
     return found
 
 
@@ -165,6 +172,7 @@ def folds(layer, x):
 )
 @example(head_dim=16, heads=4, rank=8, batch=1, bias=True, seed=0)
 @example(head_dim=5, heads=4, rank=16, batch=2, bias=False, seed=0)  # folding never pays
+@example(head_dim=10, heads=1, rank=16, batch=1, bias=True, seed=368)  # J cancels 25 times
 def test_few_rows_and_many(kind, head_dim, heads, rank, batch, bias, seed):
     """On both sides of the length from which one matrix for W_c and the output projection takes
     fewer products: the cheaper way is taken, and either gives what the plain operations give."""
